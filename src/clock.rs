@@ -1,0 +1,255 @@
+//! Time: what it is, and the only place that reads it.
+//!
+//! A decision never reads a clock. It is given a [`Now`], which carries two
+//! readings: the wall clock, which people and due times use, and the steady
+//! clock, which measures how long ago something happened and never goes back.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A moment as whole milliseconds since 1970-01-01T00:00:00Z.
+///
+/// SQL and JSON show the number; text shows RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The moment that many milliseconds after 1970 (before it, if negative).
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// This moment moved forward; stays at the end of time rather than wrap.
+    pub fn plus(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(millis(by)))
+    }
+
+    /// This moment moved back; stays at the beginning of time rather than wrap.
+    pub fn minus(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(by)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// Whole milliseconds of a duration, at most `i64::MAX`.
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(time) => write!(f, "{time:.3}"),
+            Err(_) => write!(f, "{} ms after 1970", self.0),
+        }
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    /// Reads RFC 3339, with any offset.
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        Ok(Self(text.parse::<jiff::Timestamp>()?.as_millisecond()))
+    }
+}
+
+/// One reading of both clocks, taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// What the machine says the time is. May jump either way.
+    pub wall: Timestamp,
+    /// Wall time plus every backward step seen. Never goes back, so that a
+    /// receiver's memory of keys is never believed to be longer than it is.
+    pub steady: Timestamp,
+}
+
+impl Now {
+    /// Both clocks at the same moment: right where no step has been seen yet.
+    pub const fn at(time: Timestamp) -> Self {
+        Self { wall: time, steady: time }
+    }
+
+    /// Both clocks moved forward together.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Self {
+        Self { wall: self.wall.plus(by), steady: self.steady.plus(by) }
+    }
+}
+
+/// The machine's wall clock, for programs that only stamp and never decide.
+#[expect(clippy::disallowed_methods, reason = "the one place where wall time comes in")]
+pub fn wall() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_millisecond())
+}
+
+#[cfg(feature = "daemon")]
+pub use system::{Clock, SteadyMark};
+
+#[cfg(feature = "daemon")]
+mod system {
+    use super::{Duration, Now, Timestamp, wall};
+    use nix::time::{ClockId, clock_gettime};
+    use std::sync::Mutex;
+
+    /// Where the steady clock stood, kept in the database across restarts.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SteadyMark {
+        /// The highest steady time ever used.
+        pub steady: Timestamp,
+        /// Time since boot at that moment.
+        pub boot_time: Duration,
+        /// The boot in which it was taken; another boot has another zero.
+        pub boot_id: String,
+    }
+
+    /// The system's clocks, joined into one that never goes back.
+    #[derive(Debug)]
+    pub struct Clock {
+        boot_id: String,
+        last: Mutex<Reading>,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Reading {
+        now: Now,
+        boot_time: Duration,
+    }
+
+    impl Clock {
+        /// Starts from the mark that the last daemon left, if there is one.
+        ///
+        /// Within the same boot the time since the mark is known whatever the
+        /// wall clock did; after a reboot the wall clock is believed as far as
+        /// it is ahead of the mark.
+        pub fn resume(mark: Option<&SteadyMark>) -> Self {
+            let boot_id = boot_id();
+            let boot_time = boot_time();
+            let wall = wall();
+            let steady = match mark {
+                None => wall,
+                Some(mark) if mark.boot_id == boot_id => {
+                    wall.max(mark.steady.plus(boot_time.saturating_sub(mark.boot_time)))
+                }
+                Some(mark) => wall.max(mark.steady),
+            };
+            let last = Reading { now: Now { wall, steady }, boot_time };
+            Self { boot_id, last: Mutex::new(last) }
+        }
+
+        /// Reads both clocks.
+        pub fn now(&self) -> Now {
+            let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let reading = advance(*last, wall(), boot_time());
+            *last = reading;
+            reading.now
+        }
+
+        /// What to keep in the database so that a restart can go on from here.
+        pub fn mark(&self) -> SteadyMark {
+            let last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            SteadyMark {
+                steady: last.now.steady,
+                boot_time: last.boot_time,
+                boot_id: self.boot_id.clone(),
+            }
+        }
+    }
+
+    /// The steady clock moves by the larger of what the wall clock and the
+    /// time since boot say: a step back is taken out, a step forward is not.
+    fn advance(last: Reading, wall: Timestamp, boot_time: Duration) -> Reading {
+        let by_boot = boot_time.saturating_sub(last.boot_time);
+        let by_wall = wall.since(last.now.wall);
+        let steady = last.now.steady.plus(by_boot.max(by_wall));
+        Reading { now: Now { wall, steady }, boot_time: boot_time.max(last.boot_time) }
+    }
+
+    /// Time since boot, suspend included. Zero where the kernel has no such clock.
+    fn boot_time() -> Duration {
+        clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
+    }
+
+    /// The kernel's random name for this boot; empty where it cannot be read.
+    pub(super) fn boot_id() -> String {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn reading(wall: i64, steady: i64, boot: u64) -> Reading {
+            let now =
+                Now { wall: Timestamp::from_millis(wall), steady: Timestamp::from_millis(steady) };
+            Reading { now, boot_time: Duration::from_millis(boot) }
+        }
+
+        #[test]
+        fn a_step_back_of_the_wall_clock_does_not_turn_the_steady_clock_back() {
+            let hour = 3_600_000;
+            let later = advance(
+                reading(hour, hour, 0),
+                Timestamp::from_millis(10),
+                Duration::from_millis(10),
+            );
+            assert_eq!(later.now.wall.as_millis(), 10);
+            assert_eq!(later.now.steady.as_millis(), hour + 10);
+        }
+
+        #[test]
+        fn a_step_forward_is_believed_so_that_windows_close_rather_than_stay_open() {
+            let later =
+                advance(reading(0, 0, 0), Timestamp::from_millis(5_000), Duration::from_millis(10));
+            assert_eq!(later.now.steady.as_millis(), 5_000);
+        }
+
+        #[test]
+        fn a_clock_set_back_while_the_daemon_was_down_is_seen_within_one_boot() {
+            let here = boot_id();
+            let mark = SteadyMark {
+                steady: wall().plus(Duration::from_secs(3600)),
+                boot_time: Duration::ZERO,
+                boot_id: here,
+            };
+            assert!(Clock::resume(Some(&mark)).now().steady >= mark.steady);
+        }
+    }
+}
+
+/// The kernel's random name for this boot; empty where it cannot be read.
+#[cfg(feature = "daemon")]
+pub fn boot_id() -> String {
+    system::boot_id()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_is_shown_as_rfc_3339_and_read_back() {
+        let time = Timestamp::from_millis(1_796_108_400_123);
+        assert_eq!(time.to_string().parse::<Timestamp>().ok(), Some(time));
+        assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn time_never_wraps() {
+        assert_eq!(Timestamp::from_millis(i64::MAX).plus(Duration::MAX).as_millis(), i64::MAX);
+        assert_eq!(Timestamp::from_millis(0).since(Timestamp::from_millis(5)), Duration::ZERO);
+    }
+}

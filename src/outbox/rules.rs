@@ -1,0 +1,157 @@
+//! Rules: the configured types and receivers, as far as the policy needs them.
+
+use super::facts::RequestFingerprint;
+use super::key::OperationKey;
+use super::operation_type::{OperationType, TypeError};
+use super::payload::{Fingerprint, Payload};
+use super::policy::{Surroundings, Terms};
+use crate::clock::{Now, Timestamp};
+use crate::jitter::Seed;
+use std::collections::BTreeMap;
+
+/// Everything configured that decides about operations. Replaced as a whole.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// By name and version.
+    pub types: BTreeMap<(String, u16), OperationType>,
+    /// By name.
+    pub receivers: BTreeMap<String, ReceiverRules>,
+    /// Seed of the jitter.
+    pub seed: Seed,
+}
+
+/// A receiver, as far as the policy needs it.
+#[derive(Clone, Debug)]
+pub struct ReceiverRules {
+    /// What decides about repeats.
+    pub terms: Terms,
+    /// What makes it the same account: the place that operations are sent to.
+    pub identity: String,
+}
+
+/// What is stored of an operation and does not change once it is prepared.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The key as stored.
+    pub key: String,
+    /// The receiver's name.
+    pub receiver: String,
+    /// The payload as recorded, or its canonical form once that is known;
+    /// `None` if it was pruned.
+    pub payload: Option<String>,
+    /// SHA-256 of the canonical form; `None` until the daemon has prepared it.
+    pub fingerprint: Option<Fingerprint>,
+    /// When it was recorded and approved.
+    pub recorded_at: Timestamp,
+    /// Not to be delivered before.
+    pub deliver_after: Option<Timestamp>,
+    /// A key recorded earlier for the same subject under another version.
+    pub other_version: Option<String>,
+}
+
+/// An operation seen under the rules.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What the policy needs to know from outside the facts.
+    pub around: Surroundings,
+    /// What would be delivered; `None` if it cannot be.
+    pub ready: Option<Ready>,
+    /// What is wrong with it.
+    pub fault: Option<String>,
+}
+
+/// An operation that may be delivered as it is.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Its key.
+    pub key: OperationKey,
+    /// The canonical payload.
+    pub payload: String,
+    /// SHA-256 of it.
+    pub fingerprint: Fingerprint,
+}
+
+impl Rules {
+    /// The terms of a receiver; those of one that is not configured promise nothing.
+    pub fn terms(&self, receiver: &str) -> Option<&Terms> {
+        self.receivers.get(receiver).map(|rules| &rules.terms)
+    }
+
+    /// The type of a key, in the version that the key names.
+    pub fn type_of(&self, key: &OperationKey) -> Option<&OperationType> {
+        self.types.get(&(key.kind().to_owned(), key.version()))
+    }
+
+    /// Sees a recorded operation under these rules.
+    pub fn judge(&self, recorded: &Recorded, now: Now) -> Judged {
+        let parsed = OperationKey::parse(&recorded.key);
+        let kind = parsed.as_ref().ok().and_then(|key| self.type_of(key));
+        let receiver = self.receivers.get(&recorded.receiver);
+        let ready = match (&parsed, kind) {
+            (Ok(key), Some(kind)) => ready(recorded, key, kind),
+            (Ok(_), None) => Err("its type is not configured in this version".to_owned()),
+            (Err(error), _) => Err(error.to_string()),
+        };
+        let request = match (&ready, receiver) {
+            (Ok(ready), Some(receiver)) => request(receiver, ready),
+            (Ok(_), None) | (Err(_), _) => RequestFingerprint(String::new()),
+        };
+        let expired = kind
+            .and_then(|kind| kind.approval_max_age)
+            .is_some_and(|age| now.wall > recorded.recorded_at.plus(age));
+        let (ready, fault) = match ready {
+            Ok(ready) => (Some(ready), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        let around = Surroundings {
+            // A key that cannot be read is the row's fault, not the configuration's.
+            configured: receiver.is_some() && (kind.is_some() || parsed.is_err()),
+            valid: ready.is_some(),
+            approval_expired: expired,
+            deliver_after: recorded.deliver_after,
+            request,
+        };
+        Judged { around, ready, fault }
+    }
+}
+
+/// The payload that would be delivered, or what is wrong.
+fn ready(recorded: &Recorded, key: &OperationKey, kind: &OperationType) -> Result<Ready, String> {
+    let text = recorded.payload.as_deref().ok_or("its payload is no longer kept")?;
+    if kind.receiver != recorded.receiver {
+        return Err(format!(
+            "its type goes to the receiver {}, but it was recorded for {}",
+            kind.receiver, recorded.receiver
+        ));
+    }
+    if let Some(known) = &recorded.fingerprint {
+        // Prepared earlier, and frozen since: only damage can make it unfit.
+        if Fingerprint::of(text) != *known {
+            return Err("its payload no longer fits its fingerprint".to_owned());
+        }
+        let (payload, fingerprint) = (text.to_owned(), known.clone());
+        return Ok(Ready { key: key.clone(), payload, fingerprint });
+    }
+    if let (Some(other), false) = (&recorded.other_version, kind.independent_versions) {
+        return Err(format!(
+            "the same subject was recorded as {other}; another version is no way round it"
+        ));
+    }
+    let payload = prepare(text, key, kind).map_err(|error| error.to_string())?;
+    let fingerprint = payload.fingerprint();
+    Ok(Ready { key: key.clone(), payload: payload.as_str().to_owned(), fingerprint })
+}
+
+fn prepare(text: &str, key: &OperationKey, kind: &OperationType) -> Result<Payload, TypeError> {
+    let payload = kind.prepare(Payload::parse(text)?.object().clone())?;
+    kind.check_subject(key, &payload)?;
+    Ok(payload)
+}
+
+/// The fingerprint of the request that a delivery made now would carry.
+fn request(receiver: &ReceiverRules, ready: &Ready) -> RequestFingerprint {
+    let contract = &receiver.terms.contract;
+    let account = if contract.same_account { "" } else { receiver.identity.as_str() };
+    let parts = [account, contract.mode.as_str(), ready.key.as_str(), ready.fingerprint.as_str()];
+    RequestFingerprint(Fingerprint::of(&parts.join("\n")).as_str().to_owned())
+}

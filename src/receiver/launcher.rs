@@ -1,0 +1,1 @@
+//! The launcher. (stub to be replaced)

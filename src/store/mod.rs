@@ -1,0 +1,279 @@
+//! The durable record: what a store promises, whatever the database.
+//!
+//! A store makes an [`Attempt`] only after its commit has returned, and takes
+//! back a [`Concluded`]. It never makes a remote call and never hands out a
+//! transaction, so none can be open while something is waited for.
+
+mod attempt;
+mod rows;
+pub mod sqlite;
+
+pub use attempt::{Attempt, AttemptId, Concluded};
+pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
+
+use crate::clock::{Now, SteadyMark, Timestamp};
+use crate::outbox::operation::Operation;
+use crate::outbox::payload::Fingerprint;
+use crate::outbox::policy::Next;
+use crate::outbox::rules::Rules;
+use crate::outbox::state::{State, Verb};
+use crate::outbox::verbs::Refusal;
+use crate::process::ProcessGroup;
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the database is, and how patient to be with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `sqlite:PATH`.
+    pub url: String,
+    /// How long a write waits for another writer before it reports "busy".
+    pub busy_timeout: Duration,
+    /// Someone chose the place; a folder that is missing there is not made.
+    pub explicit: bool,
+}
+
+/// What one pass of the supervisor asks of the store.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// Attempts that have ended. Saved first.
+    pub concluded: Arc<Vec<Concluded>>,
+    /// How many attempts may begin, by receiver.
+    pub slots: BTreeMap<String, Slots>,
+}
+
+/// Room at one receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Calls that may begin.
+    pub free: usize,
+    /// One of them may be a suspect: an operation that was in flight at a crash.
+    pub suspect: bool,
+}
+
+/// What one pass did.
+#[derive(Debug, Default)]
+pub struct Passed {
+    /// Attempts that have begun; each is committed and synced.
+    pub begun: Vec<Attempt>,
+    /// What changed, for the log.
+    pub events: Vec<Event>,
+    /// When the next operation of a receiver with room falls due.
+    pub next_due: Option<Timestamp>,
+    /// More is due than fitted.
+    pub more: bool,
+}
+
+/// A change that is worth a line in the log.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An attempt ended, and this follows.
+    Ended {
+        /// The attempt.
+        id: AttemptId,
+        /// What follows.
+        next: Next,
+        /// The state now.
+        state: State,
+        /// It had a receipt already, and this is another one.
+        receipt_mismatch: bool,
+        /// A person had taken it back, and the receiver has it all the same.
+        after_withdrawal: bool,
+    },
+    /// The claim found that an operation cannot be delivered.
+    Settled {
+        /// The operation.
+        key: String,
+        /// What follows.
+        next: Next,
+        /// What is wrong with it, if anything is.
+        fault: Option<String>,
+    },
+    /// The attempt was not ours any more, and nothing was changed.
+    Fenced {
+        /// The attempt.
+        id: AttemptId,
+    },
+}
+
+/// What was found and ended at the start.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Attempts whose process is gone.
+    pub interrupted: Vec<Event>,
+    /// Retries that lay impossibly far ahead and were brought forward.
+    pub brought_forward: usize,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is new.
+    New,
+    /// The same content was recorded before; the state it is in now.
+    Existing(State),
+    /// Other content or another receiver was recorded under this key.
+    Conflict(Conflict),
+}
+
+/// What stands under a key already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its state.
+    pub state: State,
+    /// Its receiver.
+    pub receiver: String,
+    /// The fingerprint of its content; `None` if it was pruned or is unreadable.
+    pub stored: Option<Fingerprint>,
+    /// The fingerprint of what was to be recorded.
+    pub given: Fingerprint,
+}
+
+/// A person's act on one operation.
+#[derive(Clone, Debug)]
+pub struct Act {
+    /// The operation.
+    pub key: String,
+    /// What to do.
+    pub verb: Verb,
+    /// The version that the person saw.
+    pub version: u64,
+    /// Who acts.
+    pub who: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// What became of a person's act.
+#[derive(Clone, Debug)]
+pub enum Acted {
+    /// Done; the operation as it is now.
+    Done(Box<OperationRow>, Next),
+    /// There is no such operation.
+    NoSuchKey,
+    /// The operation has changed since the person saw it.
+    Moved(Box<OperationRow>),
+    /// The verb does not apply.
+    Refused(Box<OperationRow>, Refusal),
+    /// Its type or its receiver is not configured here.
+    NotConfigured(Box<OperationRow>),
+}
+
+/// A durable record of operations.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Saves what has concluded, then begins what is due and fits, in one transaction.
+    ///
+    /// When it returns, both are durable. Saving the same conclusion again
+    /// changes nothing. After an error nothing of the pass may be taken as
+    /// done: repeat it, and [`Store::disown`] what may have begun.
+    async fn pass(&self, rules: &Arc<Rules>, pass: Pass, now: Now) -> Result<Passed, StoreError>;
+
+    /// Ends every open attempt of an earlier process as interrupted.
+    ///
+    /// The commands that such attempts started have been ended before.
+    async fn recover(&self, rules: &Arc<Rules>, now: Now) -> Result<Recovered, StoreError>;
+
+    /// Ends open attempts of this process that it does not hold: they were
+    /// committed, but their call never began.
+    async fn disown(
+        &self,
+        rules: &Arc<Rules>,
+        holding: Vec<AttemptId>,
+        now: Now,
+    ) -> Result<Vec<Event>, StoreError>;
+
+    /// Stores the process group of a command before it may begin its work.
+    async fn note_process(
+        &self,
+        attempt: &AttemptId,
+        group: &ProcessGroup,
+    ) -> Result<(), StoreError>;
+
+    /// The process groups of open attempts of earlier processes.
+    async fn left_processes(&self) -> Result<Vec<(AttemptId, ProcessGroup)>, StoreError>;
+
+    /// Records an approved operation in a transaction of its own.
+    async fn record(
+        &self,
+        rules: &Arc<Rules>,
+        operation: Operation,
+    ) -> Result<Recorded, StoreError>;
+
+    /// Does what a person asked, if the operation has not moved on.
+    async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError>;
+
+    /// Makes the names of receivers and types known to the recording triggers,
+    /// and releases what waited for its type or receiver to be configured.
+    async fn mirror(&self, rules: &Arc<Rules>) -> Result<(), StoreError>;
+
+    /// One operation.
+    async fn find(&self, key: &str) -> Result<Option<OperationRow>, StoreError>;
+
+    /// Its attempts, oldest first.
+    async fn history(&self, key: &str) -> Result<Vec<AttemptRow>, StoreError>;
+
+    /// Operations in order of recording.
+    async fn list(&self, filter: Filter) -> Result<Vec<OperationRow>, StoreError>;
+
+    /// Counts and ages, by receiver.
+    async fn summary(&self, now: Now) -> Result<Summary, StoreError>;
+
+    /// Where the steady clock stood when the last group was committed.
+    async fn steady_mark(&self) -> Result<Option<SteadyMark>, StoreError>;
+
+    /// Keeps the steady clock's mark; committed with the next pass.
+    async fn keep_mark(&self, mark: SteadyMark) -> Result<(), StoreError>;
+}
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another writer held the database for too long. Nothing was changed.
+    #[error("the database is busy; another program holds its write lock")]
+    Busy(#[source] rusqlite::Error),
+    /// The disk is full. Nothing was changed.
+    #[error("the database's disk is full")]
+    Full(#[source] rusqlite::Error),
+    /// It cannot be known whether the commit took place; read by key.
+    #[error("the database failed at the commit; what was written may or may not be there")]
+    CommitUnknown(#[source] rusqlite::Error),
+    /// A recording trigger refused the row. Nothing was changed.
+    #[error("{message}")]
+    Refused {
+        /// The trigger's words.
+        message: String,
+    },
+    /// The database cannot be opened or used for now.
+    #[error("cannot use the database {place}: {problem}")]
+    Unavailable {
+        /// Its path.
+        place: String,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
+    /// The database is nothing that this program may touch.
+    #[error("cannot use the database {place}: {problem}")]
+    Unusable {
+        /// Its path.
+        place: String,
+        /// Why not, and what to do.
+        problem: String,
+    },
+    /// A daemon serves the database already.
+    #[error("another daemon serves {place} ({holder})")]
+    InUse {
+        /// Its path.
+        place: String,
+        /// What is known of the other daemon.
+        holder: String,
+    },
+    /// Anything else that the database said. Nothing was changed.
+    #[error("the database failed: {0}")]
+    Database(#[source] rusqlite::Error),
+    /// The thread of the connection is gone.
+    #[error("the connection to the database is closed")]
+    Closed,
+}
