@@ -8,6 +8,8 @@ pub mod outbox;
 pub mod process;
 #[cfg(feature = "daemon")]
 pub mod receiver;
+mod record;
+pub mod schema;
 #[cfg(feature = "daemon")]
 pub mod store;
 #[cfg(feature = "daemon")]
@@ -19,3 +21,7 @@ mod text_enum;
 pub use outbox::key::{KeyError, OperationKey};
 pub use outbox::operation::{Operation, OperationError};
 pub use outbox::payload::{Fingerprint, Payload, PayloadError};
+pub use outbox::state::State;
+pub use record::{Conflict, RecordError, Recorded, record};
+/// Re-exported, since only one SQLite may be linked into a program.
+pub use rusqlite;

@@ -46,6 +46,12 @@ pub struct Terms {
     pub timeout: Duration,
 }
 
+impl Terms {
+    /// Of a receiver that is not configured: no promise, and nothing to spend.
+    pub const UNDECLARED: Self =
+        Self { contract: Contract::none(), retry: Retry::UNDECLARED, timeout: Duration::ZERO };
+}
+
 /// What follows, and the row of the table that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {

@@ -35,6 +35,14 @@ pub enum Delays {
 }
 
 impl Retry {
+    /// Of a receiver that is not configured: no delay, no try.
+    pub const UNDECLARED: Self = Self {
+        delays: Delays::Schedule(Vec::new()),
+        max_attempts: 0,
+        max_elapsed: Duration::ZERO,
+        retry_after_ceiling: Duration::ZERO,
+    };
+
     /// When the next try may be, for an attempt that ended so at `ended_at`.
     ///
     /// `tries` counts deliveries since the budget began, this one included.

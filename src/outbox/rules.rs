@@ -47,6 +47,8 @@ pub struct Recorded {
     pub deliver_after: Option<Timestamp>,
     /// A key recorded earlier for the same subject under another version.
     pub other_version: Option<String>,
+    /// What could not be read of the row.
+    pub damage: Option<String>,
 }
 
 /// An operation seen under the rules.
@@ -71,10 +73,13 @@ pub struct Ready {
     pub fingerprint: Fingerprint,
 }
 
+/// Of a receiver that is not configured.
+static UNDECLARED: Terms = Terms::UNDECLARED;
+
 impl Rules {
-    /// The terms of a receiver; those of one that is not configured promise nothing.
-    pub fn terms(&self, receiver: &str) -> Option<&Terms> {
-        self.receivers.get(receiver).map(|rules| &rules.terms)
+    /// The terms of a receiver. One that is not configured promises nothing.
+    pub fn terms(&self, receiver: &str) -> &Terms {
+        self.receivers.get(receiver).map_or(&UNDECLARED, |rules| &rules.terms)
     }
 
     /// The type of a key, in the version that the key names.
@@ -117,6 +122,9 @@ impl Rules {
 
 /// The payload that would be delivered, or what is wrong.
 fn ready(recorded: &Recorded, key: &OperationKey, kind: &OperationType) -> Result<Ready, String> {
+    if let Some(damage) = &recorded.damage {
+        return Err(damage.clone());
+    }
     let text = recorded.payload.as_deref().ok_or("its payload is no longer kept")?;
     if kind.receiver != recorded.receiver {
         return Err(format!(

@@ -1,7 +1,6 @@
 //! [`Attempt`] and [`Concluded`]: the only way to a receiver and back.
 
 use crate::clock::{Now, Timestamp};
-use crate::outbox::facts::RequestFingerprint;
 use crate::outbox::key::OperationKey;
 use crate::outbox::outcome::{Ending, Report};
 use std::fmt;
@@ -33,9 +32,15 @@ impl fmt::Display for AttemptId {
 /// # Example: none can be made elsewhere
 ///
 /// ```compile_fail,E0624
-/// # fn f(parts: handoff::store::sqlite::Begun) {
-/// let attempt = handoff::store::Attempt::committed(parts);
-/// # }
+/// let attempt = handoff::store::Attempt::committed(todo!());
+/// ```
+///
+/// # Example: one comes from a pass of a store
+///
+/// ```
+/// fn begun(passed: handoff::store::Passed) -> Vec<handoff::store::Attempt> {
+///     passed.begun
+/// }
 /// ```
 #[must_use = "an attempt that is dropped counts as a lost reply"]
 #[derive(Debug)]
@@ -50,9 +55,7 @@ pub(in crate::store) struct Begun {
     pub(in crate::store) key: OperationKey,
     pub(in crate::store) receiver: String,
     pub(in crate::store) payload: String,
-    pub(in crate::store) request: RequestFingerprint,
     pub(in crate::store) delivery: u32,
-    pub(in crate::store) tries: u32,
     pub(in crate::store) started: Now,
     pub(in crate::store) instance: Arc<str>,
     pub(in crate::store) suspect: bool,

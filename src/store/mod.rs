@@ -13,12 +13,12 @@ pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
 
 use crate::clock::{Now, SteadyMark, Timestamp};
 use crate::outbox::operation::Operation;
-use crate::outbox::payload::Fingerprint;
 use crate::outbox::policy::Next;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::{State, Verb};
 use crate::outbox::verbs::Refusal;
 use crate::process::ProcessGroup;
+use crate::record::{RecordError, Recorded};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,30 +107,6 @@ pub struct Recovered {
     pub brought_forward: usize,
 }
 
-/// What became of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recorded {
-    /// It is new.
-    New,
-    /// The same content was recorded before; the state it is in now.
-    Existing(State),
-    /// Other content or another receiver was recorded under this key.
-    Conflict(Conflict),
-}
-
-/// What stands under a key already.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// Its state.
-    pub state: State,
-    /// Its receiver.
-    pub receiver: String,
-    /// The fingerprint of its content; `None` if it was pruned or is unreadable.
-    pub stored: Option<Fingerprint>,
-    /// The fingerprint of what was to be recorded.
-    pub given: Fingerprint,
-}
-
 /// A person's act on one operation.
 #[derive(Clone, Debug)]
 pub struct Act {
@@ -196,11 +172,14 @@ pub trait Store: Send + Sync + 'static {
     async fn left_processes(&self) -> Result<Vec<(AttemptId, ProcessGroup)>, StoreError>;
 
     /// Records an approved operation in a transaction of its own.
+    ///
+    /// The inner result is the recording's own; the outer error says that the
+    /// store could not try, or that it is not known whether it succeeded.
     async fn record(
         &self,
         rules: &Arc<Rules>,
         operation: Operation,
-    ) -> Result<Recorded, StoreError>;
+    ) -> Result<Result<Recorded, RecordError>, StoreError>;
 
     /// Does what a person asked, if the operation has not moved on.
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError>;
@@ -225,7 +204,7 @@ pub trait Store: Send + Sync + 'static {
     async fn steady_mark(&self) -> Result<Option<SteadyMark>, StoreError>;
 
     /// Keeps the steady clock's mark; committed with the next pass.
-    async fn keep_mark(&self, mark: SteadyMark) -> Result<(), StoreError>;
+    fn keep_mark(&self, mark: SteadyMark);
 }
 
 /// Why the store could not do what was asked.
@@ -240,12 +219,6 @@ pub enum StoreError {
     /// It cannot be known whether the commit took place; read by key.
     #[error("the database failed at the commit; what was written may or may not be there")]
     CommitUnknown(#[source] rusqlite::Error),
-    /// A recording trigger refused the row. Nothing was changed.
-    #[error("{message}")]
-    Refused {
-        /// The trigger's words.
-        message: String,
-    },
     /// The database cannot be opened or used for now.
     #[error("cannot use the database {place}: {problem}")]
     Unavailable {
@@ -273,6 +246,17 @@ pub enum StoreError {
     /// Anything else that the database said. Nothing was changed.
     #[error("the database failed: {0}")]
     Database(#[source] rusqlite::Error),
+    /// The outcomes of a pass were saved, its claim was not.
+    #[error("what is due could not be claimed: {source}")]
+    ClaimFailed {
+        /// What the outcomes changed.
+        saved: Vec<Event>,
+        /// Why the claim failed.
+        source: Box<StoreError>,
+    },
+    /// The attempt has ended, or is not ours.
+    #[error("the attempt is not open any more")]
+    NotOpen,
     /// The thread of the connection is gone.
     #[error("the connection to the database is closed")]
     Closed,

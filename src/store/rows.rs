@@ -80,7 +80,7 @@ pub struct AttemptRow {
     /// Whether a byte of the request left.
     pub request_sent: Option<bool>,
     /// How long the call took.
-    pub duration_ms: Option<u64>,
+    pub duration_ms: Option<i64>,
     /// What was seen.
     pub evidence: Option<String>,
     /// The id that the receiver named.
@@ -115,15 +115,15 @@ pub struct ReceiverCounts {
     /// Its name.
     pub receiver: String,
     /// Pending, in flight included.
-    pub pending: u64,
+    pub pending: i64,
     /// Of the pending ones, those with an attempt under way.
-    pub in_flight: u64,
+    pub in_flight: i64,
     /// Acknowledged.
-    pub sent: u64,
+    pub sent: i64,
     /// A person must look.
-    pub blocked: u64,
+    pub blocked: i64,
     /// Taken back.
-    pub withdrawn: u64,
+    pub withdrawn: i64,
     /// When the oldest operation that is due fell due.
     pub oldest_due_at: Option<Timestamp>,
     /// When the oldest pending operation was recorded.
@@ -131,5 +131,5 @@ pub struct ReceiverCounts {
     /// When the oldest blocked operation was recorded.
     pub oldest_blocked_at: Option<Timestamp>,
     /// Blocked ones by reason.
-    pub blocked_by_reason: std::collections::BTreeMap<&'static str, u64>,
+    pub blocked_by_reason: std::collections::BTreeMap<&'static str, i64>,
 }

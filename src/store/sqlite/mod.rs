@@ -1,1 +1,247 @@
-//! SQLite (in work)
+//! SQLite: the embedded store.
+//!
+//! One writer commits in groups; reads go through a connection of their own.
+//! Each file here holds one subject, each function one transaction's part of it
+//! as a plain closure, in which nothing can be waited for.
+
+mod act;
+mod audit;
+mod claim;
+mod conclude;
+mod connection;
+mod lock;
+mod meta;
+mod mirror;
+mod operation;
+mod place;
+mod read;
+mod recover;
+mod writer;
+
+pub use connection::Access;
+pub use lock::DaemonLock;
+pub use place::{folder_of, path_of};
+
+use super::{
+    Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, OperationRow, Pass, Passed,
+    Recovered, Settings, Store, StoreError, Summary,
+};
+use crate::clock::{Now, SteadyMark};
+use crate::outbox::operation::Operation;
+use crate::outbox::payload::Payload;
+use crate::outbox::rules::Rules;
+use crate::process::ProcessGroup;
+use crate::record::{RecordError, Recorded, record_if_same};
+use async_trait::async_trait;
+use rusqlite::Connection;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use writer::{Class, Job, Place, Writer};
+
+/// An open database.
+pub struct Sqlite {
+    path: PathBuf,
+    instance: Arc<str>,
+    writer: Writer,
+    reader: tokio_rusqlite::Connection,
+}
+
+impl Sqlite {
+    /// Opens the database, and makes what may be made.
+    ///
+    /// `instance` names this process in the attempts that it makes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] for what may pass or can be mended outside,
+    /// [`StoreError::Unusable`] for a file that this program must not touch.
+    pub async fn open(
+        settings: &Settings,
+        access: Access,
+        instance: &str,
+    ) -> Result<Self, StoreError> {
+        let settings = settings.clone();
+        let busy_timeout = settings.busy_timeout;
+        let opened = tokio::task::spawn_blocking(move || {
+            let path = connection::prepare(&settings, access)?;
+            let writer = connection::open_writer(&path, settings.busy_timeout, access)?;
+            let reader = connection::open_reader(&path, settings.busy_timeout)?;
+            Ok::<_, StoreError>((path, writer, reader))
+        });
+        let (path, writer, reader) = opened.await.map_err(|_| StoreError::Closed)??;
+        let place = Place { path: path.clone(), busy_timeout };
+        Ok(Self {
+            path,
+            instance: Arc::from(instance),
+            writer: Writer::start(tokio_rusqlite::Connection::from(writer), place),
+            reader: tokio_rusqlite::Connection::from(reader),
+        })
+    }
+
+    /// The database's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let done = self.reader.call(move |db| read(db)).await;
+        done.map_err(|error| match error {
+            tokio_rusqlite::Error::Error(error) => connection::at(&self.path, error),
+            _ => StoreError::Closed,
+        })
+    }
+
+    fn save_job(&self, rules: &Arc<Rules>, pass: &Pass) -> (Job, writer::Pending<Vec<Event>>) {
+        let (rules, concluded) = (Arc::clone(rules), Arc::clone(&pass.concluded));
+        Job::new(Class::Outcome, move |tx| {
+            let mut events = Vec::new();
+            for one in concluded.iter() {
+                events.extend(conclude::save(tx, &rules, &one.into())?);
+            }
+            Ok(events)
+        })
+    }
+
+    fn claim_job(
+        &self,
+        rules: &Arc<Rules>,
+        pass: &Pass,
+        now: Now,
+    ) -> (Job, writer::Pending<claim::Claimed>) {
+        let (rules, slots) = (Arc::clone(rules), pass.slots.clone());
+        let instance = Arc::clone(&self.instance);
+        Job::new(Class::Claim, move |tx| claim::claim(tx, &rules, &slots, &instance, now))
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn pass(&self, rules: &Arc<Rules>, pass: Pass, now: Now) -> Result<Passed, StoreError> {
+        let mut passed = Passed::default();
+        if pass.concluded.is_empty() {
+            // Look before taking the write lock: most wake-ups find nothing.
+            let slots = pass.slots.clone();
+            if !self.read(move |db| claim::anything_due(db, &slots, now)).await? {
+                let slots = pass.slots;
+                passed.next_due = self.read(move |db| claim::next_due(db, &slots, now)).await?;
+                return Ok(passed);
+            }
+        }
+        let (save, saved) = self.save_job(rules, &pass);
+        let (claim, claimed) = self.claim_job(rules, &pass, now);
+        self.writer.submit(vec![save, claim]).await?;
+        passed.events = saved.committed().await?;
+        // The outcomes are safe. A claim that failed is tried again by the next
+        // pass; what it may have begun is disowned first.
+        let claimed = claimed.committed().await.map_err(|error| StoreError::ClaimFailed {
+            saved: std::mem::take(&mut passed.events),
+            source: Box::new(error),
+        })?;
+        passed.begun = claimed.begun.into_iter().map(Attempt::committed).collect();
+        passed.events.extend(claimed.events);
+        passed.next_due = claimed.next_due;
+        passed.more = claimed.more;
+        Ok(passed)
+    }
+
+    async fn recover(&self, rules: &Arc<Rules>, now: Now) -> Result<Recovered, StoreError> {
+        let rules = Arc::clone(rules);
+        self.writer.run(Class::Outcome, move |tx| recover::recover(tx, &rules, now)).await
+    }
+
+    async fn disown(
+        &self,
+        rules: &Arc<Rules>,
+        holding: Vec<AttemptId>,
+        now: Now,
+    ) -> Result<Vec<Event>, StoreError> {
+        let (rules, instance) = (Arc::clone(rules), Arc::clone(&self.instance));
+        let holding: BTreeSet<AttemptId> = holding.into_iter().collect();
+        self.writer
+            .run(Class::Outcome, move |tx| recover::disown(tx, &rules, &instance, &holding, now))
+            .await
+    }
+
+    async fn note_process(
+        &self,
+        attempt: &AttemptId,
+        group: &ProcessGroup,
+    ) -> Result<(), StoreError> {
+        let (attempt, group) = (attempt.clone(), group.clone());
+        let instance = Arc::clone(&self.instance);
+        let noted = self
+            .writer
+            .run(Class::Outcome, move |tx| recover::note_process(tx, &attempt, &instance, &group))
+            .await?;
+        // An attempt that is not open any more must not begin its work.
+        if noted == 1 { Ok(()) } else { Err(StoreError::NotOpen) }
+    }
+
+    async fn left_processes(&self) -> Result<Vec<(AttemptId, ProcessGroup)>, StoreError> {
+        self.read(recover::left_processes).await
+    }
+
+    async fn record(
+        &self,
+        rules: &Arc<Rules>,
+        operation: Operation,
+    ) -> Result<Result<Recorded, RecordError>, StoreError> {
+        let rules = Arc::clone(rules);
+        self.writer
+            .run(Class::Request, move |tx| {
+                let kind = rules.type_of(&operation.key);
+                let fingerprint_of = |text: &str| {
+                    let payload = Payload::parse(text).ok()?;
+                    // As its type would have it, or as it is where it does not fit.
+                    let prepared =
+                        kind.and_then(|kind| kind.prepare(payload.object().clone()).ok());
+                    Some(prepared.as_ref().unwrap_or(&payload).fingerprint())
+                };
+                match record_if_same(tx, &operation, &fingerprint_of) {
+                    Err(RecordError::Database(error) | RecordError::NoTables(error)) => Err(error),
+                    recorded => Ok(recorded),
+                }
+            })
+            .await
+    }
+
+    async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError> {
+        let rules = Arc::clone(rules);
+        self.writer.run(Class::Request, move |tx| act::act(tx, &rules, &act, now)).await
+    }
+
+    async fn mirror(&self, rules: &Arc<Rules>) -> Result<(), StoreError> {
+        let rules = Arc::clone(rules);
+        self.writer.run(Class::Request, move |tx| mirror::mirror(tx, &rules)).await
+    }
+
+    async fn find(&self, key: &str) -> Result<Option<OperationRow>, StoreError> {
+        let key = key.to_owned();
+        self.read(move |db| read::find(db, &key)).await
+    }
+
+    async fn history(&self, key: &str) -> Result<Vec<AttemptRow>, StoreError> {
+        let key = key.to_owned();
+        self.read(move |db| read::history(db, &key)).await
+    }
+
+    async fn list(&self, filter: Filter) -> Result<Vec<OperationRow>, StoreError> {
+        self.read(move |db| read::list(db, &filter)).await
+    }
+
+    async fn summary(&self, now: Now) -> Result<Summary, StoreError> {
+        self.read(move |db| read::summary(db, now)).await
+    }
+
+    async fn steady_mark(&self) -> Result<Option<SteadyMark>, StoreError> {
+        self.read(meta::read_mark).await
+    }
+
+    fn keep_mark(&self, mark: SteadyMark) {
+        self.writer.keep_mark(mark);
+    }
+}

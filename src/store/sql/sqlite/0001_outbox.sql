@@ -1,0 +1,256 @@
+-- The outbox of handoff, version 1, for SQLite 3.37 and later.
+--
+-- An application records an approved operation with one INSERT into
+-- handoff_approvals, in its own transaction; triggers write the outbox row.
+-- Every check of that INSERT is a RAISE in a BEFORE trigger: a constraint would
+-- drop the approval without a word under INSERT OR IGNORE.
+--
+-- Times are milliseconds since 1970 UTC. A landed file is never edited.
+
+CREATE TABLE handoff_schema (
+  version    INTEGER NOT NULL,
+  applied_at INTEGER NOT NULL,
+  program    TEXT NOT NULL
+) STRICT;
+
+-- Small things that outlive a process, such as where the steady clock stood.
+CREATE TABLE handoff_meta (
+  name  TEXT NOT NULL PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Names from the configuration, mirrored so that the triggers can check them.
+CREATE TABLE handoff_receivers (
+  name TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE handoff_types (
+  name          TEXT NOT NULL,
+  version       INTEGER NOT NULL,
+  plain_subject INTEGER NOT NULL,        -- 0: the type has a subject pattern of its own
+  PRIMARY KEY (name, version)
+) STRICT, WITHOUT ROWID;
+
+-- Who approved which exact payload, for which receiver.
+CREATE TABLE handoff_approvals (
+  operation_key TEXT NOT NULL PRIMARY KEY,
+  receiver      TEXT,
+  payload       TEXT,                    -- as it was recorded; NULL once pruned
+  approved_by   TEXT,
+  ordering_key  TEXT,
+  depends_on    TEXT,
+  deliver_after INTEGER,
+  traceparent   TEXT
+) STRICT, WITHOUT ROWID;
+
+-- Where each operation stands. One row for each approval, made by a trigger.
+CREATE TABLE handoff_outbox (
+  id               INTEGER PRIMARY KEY AUTOINCREMENT,   -- order of recording
+  operation_key    TEXT NOT NULL UNIQUE,
+  receiver         TEXT NOT NULL,
+  ordering_key     TEXT,
+  depends_on       TEXT,
+  state            TEXT NOT NULL DEFAULT 'pending',     -- pending, sent, blocked, withdrawn
+  blocked_reason   TEXT,
+  effect           TEXT NOT NULL DEFAULT 'none',        -- none, possible, confirmed
+  attempts         INTEGER NOT NULL DEFAULT 0,          -- deliveries begun
+  due_at           INTEGER,                             -- NULL: waits for no time
+  first_attempt_at INTEGER,
+  remote_id        TEXT,
+  settled_by       TEXT,                                -- reply, look_up, policy, person:NAME
+  last_error       TEXT,
+  version          INTEGER NOT NULL DEFAULT 1,          -- the number of facts
+  recorded_at      INTEGER NOT NULL,
+  sent_at          INTEGER,
+  -- prepared by the daemon before the first attempt
+  payload          TEXT,                                -- canonical form, where it differs
+  fingerprint      TEXT,                                -- SHA-256 of the canonical form
+  -- facts that the policy reads; they follow from handoff_attempts and handoff_audit
+  possible_since   INTEGER,                             -- steady clock
+  possible_until   INTEGER,                             -- steady clock
+  possible_request TEXT,
+  possible_count   INTEGER NOT NULL DEFAULT 0,
+  possible_marks   INTEGER NOT NULL DEFAULT 0,
+  answer           TEXT NOT NULL DEFAULT 'none',
+  absences         INTEGER NOT NULL DEFAULT 0,
+  open_number      INTEGER,                             -- attempt under way
+  open_kind        TEXT,
+  spent            INTEGER NOT NULL DEFAULT 0,
+  asks             INTEGER NOT NULL DEFAULT 0,
+  failed_at        INTEGER,                             -- steady clock
+  budget_start     INTEGER,                             -- steady clock
+  solo_crashes     INTEGER NOT NULL DEFAULT 0,
+  granted          INTEGER NOT NULL DEFAULT 0,
+  ask_now          INTEGER NOT NULL DEFAULT 0,
+  withdrawn        INTEGER NOT NULL DEFAULT 0,
+  not_before       INTEGER,                             -- wall clock
+  tries            INTEGER NOT NULL DEFAULT 0,          -- deliveries since the budget began
+  suspect          INTEGER NOT NULL DEFAULT 0           -- was in flight at a crash
+) STRICT;
+
+-- Nothing is indexed that keeps its value after `sent`.
+CREATE INDEX handoff_outbox_due ON handoff_outbox (receiver, suspect, due_at, id)
+  WHERE state = 'pending' AND open_number IS NULL;
+CREATE INDEX handoff_outbox_open ON handoff_outbox (operation_key)
+  WHERE open_number IS NOT NULL;
+CREATE INDEX handoff_outbox_blocked ON handoff_outbox (receiver, blocked_reason, id)
+  WHERE state = 'blocked';
+
+-- One row for each try, committed before its first byte is sent.
+CREATE TABLE handoff_attempts (
+  operation_key   TEXT NOT NULL,
+  number          INTEGER NOT NULL,
+  kind            TEXT NOT NULL,          -- deliver, look_up
+  started_at      INTEGER NOT NULL,
+  finished_at     INTEGER,                -- NULL: under way
+  instance        TEXT NOT NULL,          -- the process that made it
+  outcome         TEXT,
+  error_code      TEXT,
+  http_status     INTEGER,
+  request_sent    INTEGER,                -- 0, 1, or NULL where it cannot be known
+  duration_ms     INTEGER,
+  evidence        TEXT,
+  remote_id       TEXT,
+  request         TEXT NOT NULL,          -- fingerprint of the request
+  started_steady  INTEGER NOT NULL,
+  finished_steady INTEGER,
+  spent           INTEGER NOT NULL DEFAULT 0,
+  alone           INTEGER NOT NULL DEFAULT 0,  -- the only suspect in flight at a crash
+  begun_fact      INTEGER NOT NULL,       -- version of the operation that its start made
+  ended_fact      INTEGER,                -- and its end
+  process         TEXT,                   -- group of a command: id, start, boot
+  PRIMARY KEY (operation_key, number)
+) STRICT, WITHOUT ROWID;
+
+-- What people did, each row chained to the one before by its hash.
+CREATE TABLE handoff_audit (
+  id            INTEGER PRIMARY KEY AUTOINCREMENT,
+  at            INTEGER NOT NULL,
+  who           TEXT NOT NULL,
+  verb          TEXT NOT NULL,
+  operation_key TEXT,
+  reason        TEXT,
+  before        TEXT NOT NULL,            -- JSON
+  after         TEXT NOT NULL,            -- JSON
+  previous_hash TEXT NOT NULL,
+  hash          TEXT NOT NULL
+) STRICT;
+
+CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
+  SELECT RAISE(ABORT, 'handoff: invalid operation_key (namespace:type:vN:subject, at most 200 bytes)')
+    WHERE typeof(NEW.operation_key) <> 'text'
+       OR length(CAST(NEW.operation_key AS BLOB)) NOT BETWEEN 1 AND 200
+       OR length(CAST(NEW.operation_key AS BLOB)) <> length(NEW.operation_key)
+       OR NEW.operation_key GLOB '*[^!-~]*';
+  SELECT CASE
+      WHEN NOT (space GLOB '[a-z]*' AND space NOT GLOB '*[^a-z0-9-]*' AND length(space) <= 40
+            AND kind GLOB '[a-z]*' AND kind NOT GLOB '*[^a-z0-9-]*' AND length(kind) <= 40
+            AND (version GLOB 'v[1-9]' OR version GLOB 'v[1-9][0-9]'
+                 OR version GLOB 'v[1-9][0-9][0-9]')
+            AND length(subject) >= 1 AND instr(subject, ':') = 0)
+      THEN RAISE(ABORT, 'handoff: invalid operation_key (namespace:type:vN:subject, at most 200 bytes)')
+      WHEN (subject GLOB '*[^A-Za-z0-9-]*' OR length(subject) > 80)
+           AND NOT EXISTS (SELECT 1 FROM handoff_types
+                            WHERE name = kind AND plain_subject = 0
+                              AND handoff_types.version = CAST(substr(parts.version, 2) AS INTEGER))
+      THEN RAISE(ABORT, 'handoff: invalid subject in operation_key (1 to 80 letters, digits, hyphens)')
+    END
+    FROM (SELECT space, kind, substr(rest, 1, instr(rest, ':') - 1) AS version,
+                 substr(rest, instr(rest, ':') + 1) AS subject
+            FROM (SELECT space, substr(rest, 1, instr(rest, ':') - 1) AS kind,
+                         substr(rest, instr(rest, ':') + 1) AS rest
+                    FROM (SELECT substr(NEW.operation_key, 1, instr(NEW.operation_key, ':') - 1)
+                                   AS space,
+                                 substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1)
+                                   AS rest))) AS parts;
+  SELECT RAISE(ABORT, 'handoff: unknown receiver (not in the configuration last mirrored by handoff)')
+    WHERE typeof(NEW.receiver) <> 'text'
+       OR NOT EXISTS (SELECT 1 FROM handoff_receivers WHERE name = NEW.receiver);
+  SELECT RAISE(ABORT, 'handoff: invalid approved_by (who approved it: 1 to 200 bytes, no control characters)')
+    WHERE typeof(NEW.approved_by) <> 'text'
+       OR length(CAST(NEW.approved_by AS BLOB)) NOT BETWEEN 1 AND 200
+       OR instr(NEW.approved_by, char(0)) > 0
+       OR NEW.approved_by GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+       OR trim(NEW.approved_by, char(32, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198,
+                                     8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288)) = '';
+  SELECT RAISE(ABORT, 'handoff: invalid payload (a JSON object as text, at most 262144 bytes)')
+    WHERE typeof(NEW.payload) <> 'text'
+       OR length(CAST(NEW.payload AS BLOB)) > 262144
+       OR instr(NEW.payload, char(0)) > 0
+       OR NOT json_valid(NEW.payload)
+       OR json_type(NEW.payload) <> 'object';
+  SELECT RAISE(ABORT, 'handoff: ordering_key and depends_on are not in this version')
+    WHERE NEW.ordering_key IS NOT NULL OR NEW.depends_on IS NOT NULL;
+  SELECT RAISE(ABORT, 'handoff: invalid deliver_after (milliseconds since 1970 as an integer)')
+    WHERE typeof(NEW.deliver_after) NOT IN ('integer', 'null')
+       OR NEW.deliver_after NOT BETWEEN 0 AND 253402300799999;
+  SELECT RAISE(ABORT, 'handoff: invalid traceparent (a W3C trace context, at most 200 visible characters)')
+    WHERE typeof(NEW.traceparent) NOT IN ('text', 'null')
+       OR length(CAST(NEW.traceparent AS BLOB)) > 200
+       OR length(CAST(NEW.traceparent AS BLOB)) <> length(NEW.traceparent)
+       OR NEW.traceparent GLOB '*[^!-~]*';
+  SELECT CASE
+      WHEN payload IS NULL
+      THEN RAISE(ABORT, 'handoff: settled (the payload is no longer kept and cannot be compared)')
+      WHEN receiver IS NOT NEW.receiver OR json(payload) IS NOT json(NEW.payload)
+      THEN RAISE(ABORT, 'handoff: conflict (same operation_key, other content or receiver)')
+      ELSE RAISE(IGNORE)
+    END
+    FROM handoff_approvals WHERE operation_key = NEW.operation_key;
+END;
+
+CREATE TRIGGER handoff_approvals_record AFTER INSERT ON handoff_approvals BEGIN
+  INSERT INTO handoff_outbox (operation_key, receiver, ordering_key, depends_on, recorded_at, due_at)
+  SELECT NEW.operation_key, NEW.receiver, NEW.ordering_key, NEW.depends_on, time,
+         max(time, coalesce(NEW.deliver_after, time))
+    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS time);
+END;
+
+CREATE TRIGGER handoff_approvals_frozen BEFORE UPDATE ON handoff_approvals BEGIN
+  SELECT RAISE(ABORT, 'handoff: an approval is never changed')
+    WHERE NEW.operation_key IS NOT OLD.operation_key OR NEW.receiver IS NOT OLD.receiver
+       OR NEW.approved_by IS NOT OLD.approved_by OR NEW.ordering_key IS NOT OLD.ordering_key
+       OR NEW.depends_on IS NOT OLD.depends_on OR NEW.deliver_after IS NOT OLD.deliver_after
+       OR NEW.traceparent IS NOT OLD.traceparent
+       OR (NEW.payload IS NOT OLD.payload
+           AND NOT (NEW.payload IS NULL
+                    AND EXISTS (SELECT 1 FROM handoff_outbox
+                                 WHERE operation_key = OLD.operation_key
+                                   AND state IN ('sent', 'withdrawn'))));
+END;
+
+CREATE TRIGGER handoff_approvals_kept BEFORE DELETE ON handoff_approvals BEGIN
+  SELECT RAISE(ABORT, 'handoff: an approval is never deleted');
+END;
+
+CREATE TRIGGER handoff_outbox_made BEFORE INSERT ON handoff_outbox BEGIN
+  SELECT RAISE(ABORT, 'handoff: record operations in handoff_approvals')
+    WHERE EXISTS (SELECT 1 FROM handoff_outbox
+                   WHERE operation_key = NEW.operation_key OR id = NEW.id)
+       OR NOT EXISTS (SELECT 1 FROM handoff_approvals WHERE operation_key = NEW.operation_key);
+END;
+
+CREATE TRIGGER handoff_outbox_frozen
+BEFORE UPDATE OF id, operation_key, receiver, recorded_at ON handoff_outbox BEGIN
+  SELECT RAISE(ABORT, 'handoff: key, receiver and time of recording are never changed')
+    WHERE NEW.id IS NOT OLD.id OR NEW.operation_key IS NOT OLD.operation_key
+       OR NEW.receiver IS NOT OLD.receiver OR NEW.recorded_at IS NOT OLD.recorded_at;
+END;
+
+CREATE TRIGGER handoff_outbox_kept BEFORE DELETE ON handoff_outbox BEGIN
+  SELECT RAISE(ABORT, 'handoff: an operation is never deleted');
+END;
+
+CREATE TRIGGER handoff_attempts_kept BEFORE DELETE ON handoff_attempts BEGIN
+  SELECT RAISE(ABORT, 'handoff: the attempts of an unsettled operation are kept')
+    WHERE EXISTS (SELECT 1 FROM handoff_outbox
+                   WHERE operation_key = OLD.operation_key AND state IN ('pending', 'blocked'));
+END;
+
+CREATE TRIGGER handoff_audit_unchanged BEFORE UPDATE ON handoff_audit BEGIN
+  SELECT RAISE(ABORT, 'handoff: the audit is never changed');
+END;
+
+CREATE TRIGGER handoff_audit_kept BEFORE DELETE ON handoff_audit BEGIN
+  SELECT RAISE(ABORT, 'handoff: the audit is never deleted');
+END;

@@ -1,0 +1,223 @@
+//! The end of an attempt: saving what came of it, once, and only if it is ours.
+
+use super::operation::{self, Change, Loaded};
+use crate::clock::{Now, Timestamp};
+use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
+use crate::outbox::outcome::{Ending, Outcome, OutcomeKind, Report};
+use crate::outbox::policy::next;
+use crate::outbox::rules::Rules;
+use crate::outbox::state::State;
+use crate::store::{AttemptId, Concluded, Event};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+
+/// An attempt's end, whoever noticed it.
+pub(super) struct End<'a> {
+    pub(super) id: &'a AttemptId,
+    /// The process that made the attempt.
+    pub(super) instance: &'a str,
+    pub(super) ending: &'a Ending,
+    pub(super) report: Option<&'a Report>,
+    pub(super) ended: Now,
+    pub(super) took: Option<Duration>,
+    /// It has to be tried alone from now on.
+    pub(super) suspect: bool,
+}
+
+impl<'a> From<&'a Concluded> for End<'a> {
+    fn from(concluded: &'a Concluded) -> Self {
+        Self {
+            id: &concluded.begun.id,
+            instance: &concluded.begun.instance,
+            ending: &concluded.ending,
+            report: concluded.report.as_ref(),
+            ended: concluded.ended,
+            took: Some(concluded.took),
+            suspect: false,
+        }
+    }
+}
+
+/// What is stored of the attempt that ends.
+struct Open {
+    outcome: Option<OutcomeKind>,
+    started: Timestamp,
+    request: RequestFingerprint,
+    spent: u32,
+}
+
+/// Saves an end, unless the attempt is not ours or has ended for good.
+///
+/// Saving the same end again changes nothing and gives no event.
+pub(super) fn save(
+    db: &Connection,
+    rules: &Rules,
+    end: &End<'_>,
+) -> Result<Option<Event>, rusqlite::Error> {
+    let Some(attempt) = open_attempt(db, end)? else {
+        return Ok(Some(Event::Fenced { id: end.id.clone() }));
+    };
+    match attempt.outcome {
+        None => {}
+        // An answer replaces a provisional end, whenever it comes.
+        Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
+        Some(earlier) if earlier == end.ending.kind() => return Ok(None),
+        Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
+    }
+    let Some(mut loaded) = operation::by_key(db, &end.id.key)? else { return Ok(None) };
+    let event = add_to_facts(db, rules, end, &attempt, &mut loaded)?;
+    close(db, end, loaded.row.facts.version)?;
+    Ok(Some(event))
+}
+
+fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite::Error> {
+    db.prepare_cached(
+        "SELECT outcome, started_steady, request, spent FROM handoff_attempts
+          WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
+    )?
+    .query_row(params![end.id.key, end.id.number, end.instance], |row| {
+        let outcome: Option<String> = row.get(0)?;
+        Ok(Open {
+            // A word that nobody knows is not provisional: nothing replaces it.
+            outcome: outcome
+                .map(|text| OutcomeKind::parse(&text).unwrap_or(OutcomeKind::Unexpected)),
+            started: Timestamp::from_millis(row.get(1)?),
+            request: RequestFingerprint(row.get(2)?),
+            spent: row.get(3)?,
+        })
+    })
+    .optional()
+}
+
+fn add_to_facts(
+    db: &Connection,
+    rules: &Rules,
+    end: &End<'_>,
+    attempt: &Open,
+    loaded: &mut Loaded,
+) -> Result<Event, rusqlite::Error> {
+    let row = &mut loaded.row;
+    let terms = rules.terms(&row.receiver);
+    let others = if row.facts.has_others() { others(db, end.id)? } else { None };
+    let had_receipt = row.facts.proof.as_ref().and_then(|proof| proof.remote_id.clone());
+    let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
+    let (tries, key) = (row.facts.tries, row.operation_key.as_str());
+    let not_before = terms.retry.not_before(end.ending, tries, end.ended.wall, rules.seed, key);
+    let ended = Ended {
+        number: end.id.number,
+        started: attempt.started,
+        ended: end.ended.steady,
+        request: attempt.request.clone(),
+        ending: end.ending,
+        had_spent: attempt.spent,
+        not_before,
+    };
+    row.facts.delivery_ends(&ended, others);
+    let judged = rules.judge(&row.recorded, end.ended);
+    let follows = next(&row.facts, &judged.around, terms, end.ended);
+    let named_id = named_id(end.ending);
+    let change = Change {
+        next: follows,
+        judged: &judged,
+        effect: row.facts.effect(&terms.contract),
+        error: Some(error_text(end)),
+        named_id: named_id.clone(),
+        suspect: end.suspect,
+        now: end.ended.wall,
+    };
+    operation::write(db, loaded, change)?;
+    let sent = loaded.row.state == State::Sent;
+    Ok(Event::Ended {
+        id: end.id.clone(),
+        next: follows,
+        state: loaded.row.state,
+        receipt_mismatch: sent
+            && had_receipt.is_some()
+            && named_id.is_some()
+            && had_receipt != named_id,
+        after_withdrawal: sent && was_withdrawn,
+    })
+}
+
+/// The other deliveries of the operation that may have acted, folded.
+fn others(db: &Connection, id: &AttemptId) -> Result<Option<Possible>, rusqlite::Error> {
+    let mut read = db.prepare_cached(
+        "SELECT started_steady, coalesce(finished_steady, started_steady), request
+           FROM handoff_attempts
+          WHERE operation_key = ?1 AND number <> ?2 AND kind = 'deliver'
+            AND (outcome IS NULL OR outcome IN
+                 ('already_exists', 'in_progress', 'unknown', 'interrupted', 'cut_off'))",
+    )?;
+    let rows = read.query_map(params![id.key, id.number], |row| {
+        let since = Timestamp::from_millis(row.get(0)?);
+        let until = Timestamp::from_millis(row.get(1)?);
+        Ok(Possible::delivery(since, until, RequestFingerprint(row.get(2)?)))
+    })?;
+    let mut all: Option<Possible> = None;
+    for row in rows {
+        let row = row?;
+        all = Some(match all {
+            Some(earlier) => earlier.and(row),
+            None => row,
+        });
+    }
+    Ok(all)
+}
+
+/// The id that an answer names.
+fn named_id(ending: &Ending) -> Option<String> {
+    match ending {
+        Ending::Outcome(
+            Outcome::Applied { remote_id, .. } | Outcome::AlreadyExists { remote_id },
+        ) => remote_id.clone(),
+        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+    }
+}
+
+/// The end in words, for `last_error`.
+fn error_text(end: &End<'_>) -> String {
+    let mut text = match end.ending {
+        Ending::Interrupted { .. } => "interrupted: the process ended during the call".to_owned(),
+        Ending::CutOff => "cut_off: the daemon stopped before the answer came".to_owned(),
+        Ending::Outcome(_) => end.ending.kind().to_string(),
+    };
+    if let Some(report) = end.report {
+        if let Some(code) = &report.error_code {
+            text.push_str(&format!(": {code}"));
+        }
+        if let Some(evidence) = &report.evidence {
+            text.push_str(&format!(" ({evidence})"));
+        }
+    }
+    text
+}
+
+fn close(db: &Connection, end: &End<'_>, version: u64) -> Result<(), rusqlite::Error> {
+    let alone = matches!(end.ending, Ending::Interrupted { alone: true });
+    let report = end.report;
+    db.prepare_cached(
+        "UPDATE handoff_attempts SET
+           finished_at = ?4, finished_steady = ?5, outcome = ?6, error_code = ?7,
+           http_status = ?8, request_sent = ?9, duration_ms = ?10, evidence = ?11,
+           remote_id = ?12, spent = ?13, alone = ?14, ended_fact = ?15
+         WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
+    )?
+    .execute(params![
+        end.id.key,
+        end.id.number,
+        end.instance,
+        end.ended.wall.as_millis(),
+        end.ended.steady.as_millis(),
+        end.ending.kind().as_str(),
+        report.and_then(|report| report.error_code.as_deref()),
+        report.and_then(|report| report.http_status),
+        report.and_then(|report| report.request_sent),
+        end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
+        report.and_then(|report| report.evidence.as_deref()),
+        named_id(end.ending),
+        end.ending.spends(),
+        alone,
+        i64::try_from(version).unwrap_or(i64::MAX),
+    ])?;
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Opening a database: what is checked first, and how every connection is set.
+
+use super::place::{folder_of, path_of, refuse_remote};
+use crate::schema;
+use crate::store::{Settings, StoreError};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What may be made if it is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The file, its tables, and the folder of the default place.
+    Create,
+    /// Nothing: what is missing is an error.
+    Existing,
+}
+
+/// The WAL is cut back to this size after a checkpoint, in bytes.
+const JOURNAL_BYTES: i64 = 64 * 1024 * 1024;
+
+/// The path of the configured database, after it has been checked and, where
+/// that is allowed, made.
+pub(super) fn prepare(settings: &Settings, access: Access) -> Result<PathBuf, StoreError> {
+    let Some(path) = path_of(&settings.url) else {
+        return Err(unusable(
+            Path::new(&settings.url),
+            "only sqlite:PATH is known to this version",
+        ));
+    };
+    let folder = folder_of(&path);
+    if !folder.is_dir() {
+        if settings.explicit || access == Access::Existing {
+            let problem = format!(
+                "there is no folder {}; make it, or set store.url to another place",
+                folder.display()
+            );
+            return Err(unavailable(&path, &problem));
+        }
+        std::fs::create_dir_all(folder).map_err(|error| {
+            unavailable(&path, &format!("cannot make the folder {}: {error}", folder.display()))
+        })?;
+    }
+    refuse_remote(&path)?;
+    if access == Access::Existing && !path.exists() {
+        return Err(unavailable(&path, "there is no such file; \"handoff migrate\" makes it"));
+    }
+    Ok(path)
+}
+
+/// Opens for writing and brings the tables up to date where that is allowed.
+pub(super) fn open_writer(
+    path: &Path,
+    busy_timeout: Duration,
+    access: Access,
+) -> Result<Connection, StoreError> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if access == Access::Create {
+        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+    }
+    let mut db = Connection::open_with_flags(path, flags).map_err(|e| at(path, e))?;
+    set_up(&db, path, busy_timeout)?;
+    match access {
+        Access::Create => {
+            schema::migrate(&mut db, crate::clock::wall()).map_err(|e| from_schema(path, e))?;
+        }
+        Access::Existing => check_version(&db, path)?,
+    }
+    Ok(db)
+}
+
+/// Opens for reading alone.
+pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(|error| at(path, error))?;
+    set_up(&db, path, busy_timeout)?;
+    db.pragma_update(None, "query_only", true).map_err(|error| at(path, error))?;
+    Ok(db)
+}
+
+/// Settings of every connection. The busy timeout comes first, since the
+/// switch to WAL can itself find the database busy.
+fn set_up(db: &Connection, path: &Path, busy_timeout: Duration) -> Result<(), StoreError> {
+    let set = || -> Result<String, rusqlite::Error> {
+        db.busy_timeout(busy_timeout)?;
+        let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.pragma_update(None, "foreign_keys", true)?;
+        db.pragma_update(None, "trusted_schema", false)?;
+        db.query_row("PRAGMA mmap_size = 0", [], |_| Ok(())).or_else(|error| match error {
+            // A build without mmap answers nothing.
+            rusqlite::Error::QueryReturnedNoRows => Ok(()),
+            other => Err(other),
+        })?;
+        db.query_row(&format!("PRAGMA journal_size_limit = {JOURNAL_BYTES}"), [], |_| Ok(()))?;
+        db.set_prepared_statement_cache_capacity(64);
+        Ok(mode)
+    };
+    match set().map_err(|error| at(path, error))?.as_str() {
+        "wal" => Ok(()),
+        mode => Err(unusable(path, &format!("it cannot be switched to WAL (it stays in {mode})"))),
+    }
+}
+
+fn check_version(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    match schema::version(db).map_err(|error| at(path, error))? {
+        Some(version) if version == schema::VERSION => Ok(()),
+        Some(found) if found > schema::VERSION => {
+            Err(from_schema(path, schema::SchemaError::Newer { found }))
+        }
+        Some(_) => Err(unusable(path, "its handoff tables are old; run \"handoff migrate\"")),
+        None => Err(unusable(path, "it has no handoff tables; run \"handoff migrate\"")),
+    }
+}
+
+fn from_schema(path: &Path, error: schema::SchemaError) -> StoreError {
+    match error {
+        schema::SchemaError::Database(error) => at(path, error),
+        newer @ (schema::SchemaError::Newer { .. } | schema::SchemaError::Name(_)) => {
+            unusable(path, &newer.to_string())
+        }
+    }
+}
+
+/// An error of the database at this place, sorted by what can be done about it.
+pub(super) fn at(path: &Path, error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => unusable(path, "it is not an SQLite database"),
+        Some(ErrorCode::DatabaseCorrupt) => unusable(
+            path,
+            &format!("it is damaged ({error}); stop, keep a copy, and restore a backup"),
+        ),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
+            unavailable(path, &format!("{error}; check that its folder exists and may be written"))
+        }
+        _ => sort(error),
+    }
+}
+
+/// An error of an open database.
+pub(super) fn sort(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(error),
+        Some(ErrorCode::DiskFull) => StoreError::Full(error),
+        _ => StoreError::Database(error),
+    }
+}
+
+fn unavailable(path: &Path, problem: &str) -> StoreError {
+    StoreError::Unavailable { place: path.display().to_string(), problem: problem.to_owned() }
+}
+
+fn unusable(path: &Path, problem: &str) -> StoreError {
+    StoreError::Unusable { place: path.display().to_string(), problem: problem.to_owned() }
+}

@@ -1,0 +1,34 @@
+//! Small things that outlive a process: the steady clock's mark.
+
+use crate::clock::{SteadyMark, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+
+const STEADY: &str = "clock.steady";
+
+/// Writes the steady clock's mark.
+pub(super) fn write_mark(db: &Connection, mark: &SteadyMark) -> Result<(), rusqlite::Error> {
+    let value =
+        format!("{} {} {}", mark.steady.as_millis(), mark.boot_time.as_millis(), mark.boot_id);
+    db.prepare_cached(
+        "INSERT INTO handoff_meta (name, value) VALUES (?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )?
+    .execute(params![STEADY, value])?;
+    Ok(())
+}
+
+/// Reads it back; `None` if there is none, or none that can be read.
+pub(super) fn read_mark(db: &Connection) -> Result<Option<SteadyMark>, rusqlite::Error> {
+    let value: Option<String> = db
+        .query_row("SELECT value FROM handoff_meta WHERE name = ?1", [STEADY], |row| row.get(0))
+        .optional()?;
+    Ok(value.as_deref().and_then(parse_mark))
+}
+
+fn parse_mark(value: &str) -> Option<SteadyMark> {
+    let mut parts = value.splitn(3, ' ');
+    let steady = Timestamp::from_millis(parts.next()?.parse().ok()?);
+    let boot_time = Duration::from_millis(parts.next()?.parse().ok()?);
+    Some(SteadyMark { steady, boot_time, boot_id: parts.next()?.to_owned() })
+}

@@ -1,0 +1,151 @@
+//! What an earlier process left open, and what this one has lost hold of.
+
+use super::conclude::{End, save};
+use crate::clock::Now;
+use crate::outbox::outcome::{Ending, NotTakenWhy, Report};
+use crate::outbox::rules::Rules;
+use crate::process::ProcessGroup;
+use crate::store::{AttemptId, Event, Recovered};
+use rusqlite::{Connection, params};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+struct LeftOpen {
+    id: AttemptId,
+    instance: String,
+    suspect: bool,
+    process: Option<String>,
+}
+
+/// Every attempt that is open in the database.
+fn left_open(db: &Connection) -> Result<Vec<LeftOpen>, rusqlite::Error> {
+    let mut read = db.prepare_cached(
+        "SELECT o.operation_key, o.open_number, t.instance, o.suspect, t.process
+           FROM handoff_outbox AS o
+           JOIN handoff_attempts AS t
+             ON t.operation_key = o.operation_key AND t.number = o.open_number
+          WHERE o.open_number IS NOT NULL ORDER BY o.id",
+    )?;
+    let rows = read.query_map([], |row| {
+        Ok(LeftOpen {
+            id: AttemptId { key: Arc::from(row.get::<_, String>(0)?), number: row.get(1)? },
+            instance: row.get(2)?,
+            suspect: row.get(3)?,
+            process: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// The process groups of open attempts.
+pub(super) fn left_processes(
+    db: &Connection,
+) -> Result<Vec<(AttemptId, ProcessGroup)>, rusqlite::Error> {
+    let with_group = |open: LeftOpen| {
+        let group = ProcessGroup::parse(open.process.as_deref()?)?;
+        Some((open.id, group))
+    };
+    Ok(left_open(db)?.into_iter().filter_map(with_group).collect())
+}
+
+/// Ends what earlier processes left open, and brings impossible times forward.
+pub(super) fn recover(
+    db: &Connection,
+    rules: &Rules,
+    now: Now,
+) -> Result<Recovered, rusqlite::Error> {
+    let open = left_open(db)?;
+    let alone = only_suspect(&open);
+    let mut recovered = Recovered::default();
+    for left in &open {
+        let ending = Ending::Interrupted { alone: alone.as_ref() == Some(&left.id) };
+        let end = End {
+            id: &left.id,
+            instance: &left.instance,
+            ending: &ending,
+            report: None,
+            ended: now,
+            took: None,
+            suspect: true,
+        };
+        recovered.interrupted.extend(save(db, rules, &end)?);
+    }
+    recovered.brought_forward = bring_forward(db, rules, now)?;
+    Ok(recovered)
+}
+
+/// The one operation that the crash can be blamed on, if there is but one: the
+/// only one in flight, or the only one of them that was in flight at a crash before.
+fn only_suspect(open: &[LeftOpen]) -> Option<AttemptId> {
+    let known: Vec<_> = open.iter().filter(|left| left.suspect).collect();
+    match (known.as_slice(), open) {
+        ([one], _) => Some(one.id.clone()),
+        ([], [one]) => Some(one.id.clone()),
+        _ => None,
+    }
+}
+
+/// A retry further off than the longest delay was stamped by a clock that was wrong.
+pub(super) fn bring_forward(
+    db: &Connection,
+    rules: &Rules,
+    now: Now,
+) -> Result<usize, rusqlite::Error> {
+    let mut changed = 0;
+    for (receiver, known) in &rules.receivers {
+        let latest = now.wall.plus(known.terms.retry.longest()).as_millis();
+        for suspect in [false, true] {
+            changed += db
+                .prepare_cached(
+                    "UPDATE handoff_outbox SET due_at = ?3, not_before = ?3
+                      WHERE receiver = ?1 AND suspect = ?2 AND state = 'pending'
+                        AND open_number IS NULL AND due_at > ?3 AND not_before > ?3",
+                )?
+                .execute(params![receiver, suspect, latest])?;
+        }
+    }
+    Ok(changed)
+}
+
+/// Ends open attempts of this process that it does not hold.
+pub(super) fn disown(
+    db: &Connection,
+    rules: &Rules,
+    instance: &str,
+    holding: &BTreeSet<AttemptId>,
+    now: Now,
+) -> Result<Vec<Event>, rusqlite::Error> {
+    let report = Report::not_taken(NotTakenWhy::Stale, "not_begun");
+    let ending = Ending::Outcome(report.outcome.clone());
+    let mut events = Vec::new();
+    for left in left_open(db)? {
+        if left.instance != instance || holding.contains(&left.id) {
+            continue;
+        }
+        let end = End {
+            id: &left.id,
+            instance,
+            ending: &ending,
+            report: Some(&report),
+            ended: now,
+            took: None,
+            suspect: left.suspect,
+        };
+        events.extend(save(db, rules, &end)?);
+    }
+    Ok(events)
+}
+
+/// Keeps the process group of a command with its attempt.
+pub(super) fn note_process(
+    db: &Connection,
+    id: &AttemptId,
+    instance: &str,
+    group: &ProcessGroup,
+) -> Result<usize, rusqlite::Error> {
+    db.prepare_cached(
+        "UPDATE handoff_attempts SET process = ?4
+          WHERE operation_key = ?1 AND number = ?2 AND instance = ?3 AND outcome IS NULL",
+    )?
+    .execute(params![id.key, id.number, instance, group.to_string()])
+}

@@ -1,0 +1,278 @@
+//! The one writer: takes jobs as they come and commits them in groups.
+//!
+//! Jobs that are ready together share one transaction, outcomes first and claims
+//! last, so that a synced commit is paid once for many. After any error in a
+//! group its jobs are done again, each in a transaction of its own: a job never
+//! counts as done because another one's commit went through.
+
+use super::connection::{self, Access};
+use crate::clock::SteadyMark;
+use crate::store::StoreError;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Jobs that may wait before a caller has to.
+const QUEUE: usize = 1024;
+/// Jobs that share one transaction at most, so that its length stays bounded.
+const GROUP: usize = 256;
+/// The file is left unlocked so long between two groups: SQLite's waiting
+/// writers do not queue, they look again, and would starve.
+const GAP: Duration = Duration::from_micros(200);
+/// And so long while other programs commit.
+const GAP_SHARED: Duration = Duration::from_millis(1);
+/// Groups for which another program's commit counts as recent.
+const SHARED_GROUPS: u32 = 200;
+
+/// The order within a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// What became of a call: must not be lost.
+    Outcome,
+    /// Somebody waits for the answer.
+    Request,
+    /// New work comes last.
+    Claim,
+}
+
+type Work = Box<dyn FnMut(&Transaction<'_>) -> Result<(), rusqlite::Error> + Send>;
+
+/// One piece of work. It may be run more than once, and must then come to the
+/// same end: it reads what is there before it writes.
+pub(super) struct Job {
+    class: Class,
+    work: Work,
+    done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// What a job has produced, once it is committed.
+pub(super) struct Pending<T> {
+    slot: Arc<Mutex<Option<T>>>,
+    done: oneshot::Receiver<Result<(), StoreError>>,
+}
+
+impl Job {
+    /// A job, and where its product will be.
+    pub(super) fn new<T: Send + 'static>(
+        class: Class,
+        mut work: impl FnMut(&Transaction<'_>) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> (Self, Pending<T>) {
+        let (done, wait) = oneshot::channel();
+        let slot = Arc::new(Mutex::new(None));
+        let filled = Arc::clone(&slot);
+        let work: Work = Box::new(move |tx| {
+            let product = work(tx)?;
+            *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(product);
+            Ok(())
+        });
+        (Self { class, work, done }, Pending { slot, done: wait })
+    }
+}
+
+impl<T> Pending<T> {
+    /// Waits for the commit.
+    pub(super) async fn committed(self) -> Result<T, StoreError> {
+        self.done.await.map_err(|_| StoreError::Closed)??;
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.take().ok_or(StoreError::Closed)
+    }
+}
+
+/// A handle to the writer.
+#[derive(Clone)]
+pub(super) struct Writer {
+    jobs: mpsc::Sender<Vec<Job>>,
+    mark: Arc<Mutex<Option<SteadyMark>>>,
+}
+
+impl Writer {
+    /// Starts the writer on an open connection.
+    pub(super) fn start(db: tokio_rusqlite::Connection, place: Place) -> Self {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let mark = Arc::new(Mutex::new(None));
+        tokio::spawn(work_off(db, place, queue, Arc::clone(&mark)));
+        Self { jobs, mark }
+    }
+
+    /// Hands in jobs that belong into the same group.
+    pub(super) async fn submit(&self, jobs: Vec<Job>) -> Result<(), StoreError> {
+        self.jobs.send(jobs).await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Runs one job.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        class: Class,
+        work: impl FnMut(&Transaction<'_>) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (job, pending) = Job::new(class, work);
+        self.submit(vec![job]).await?;
+        pending.committed().await
+    }
+
+    /// Keeps the steady clock's mark; it goes with the next group.
+    pub(super) fn keep_mark(&self, mark: SteadyMark) {
+        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+    }
+}
+
+/// Where the connection leads, to open it again after an I/O error.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    pub(super) busy_timeout: Duration,
+}
+
+async fn work_off(
+    db: tokio_rusqlite::Connection,
+    place: Place,
+    mut queue: mpsc::Receiver<Vec<Job>>,
+    mark: Arc<Mutex<Option<SteadyMark>>>,
+) {
+    let mut neighbours = Neighbours::default();
+    while let Some(mut group) = queue.recv().await {
+        while group.len() < GROUP {
+            let Ok(more) = queue.try_recv() else { break };
+            group.extend(more);
+        }
+        group.sort_by_key(|job| job.class);
+        let mark = mark.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let place = place.clone();
+        let commit = move |db: &mut Connection| {
+            neighbours.yield_to(db);
+            commit_group(db, &place, group, mark);
+            Ok::<_, rusqlite::Error>(neighbours)
+        };
+        match db.call(commit).await {
+            Ok(seen) => neighbours = seen,
+            // The connection's thread is gone: every waiting caller sees its
+            // sender dropped.
+            Err(_) => return,
+        }
+    }
+    drop(db.close().await);
+}
+
+/// What is known of other programs that write to the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbours {
+    data_version: i64,
+    recent: u32,
+}
+
+impl Neighbours {
+    /// Leaves the file unlocked for a moment before the next group.
+    fn yield_to(&mut self, db: &Connection) {
+        let read = db.prepare_cached("PRAGMA data_version");
+        let version = read.and_then(|mut read| read.query_row([], |row| row.get(0)));
+        if let Ok(version) = version {
+            let moved = self.data_version != 0 && version != self.data_version;
+            self.recent = if moved { SHARED_GROUPS } else { self.recent.saturating_sub(1) };
+            self.data_version = version;
+        }
+        // Wakes early only if the thread is unparked, which nobody does.
+        std::thread::park_timeout(if self.recent > 0 { GAP_SHARED } else { GAP });
+    }
+}
+
+/// Commits a group; after an error, each of its jobs alone.
+fn commit_group(db: &mut Connection, place: &Place, mut jobs: Vec<Job>, mark: Option<SteadyMark>) {
+    let mut all: Vec<&mut Work> = jobs.iter_mut().map(|job| &mut job.work).collect();
+    let together = transact(db, &mut all, mark.as_ref());
+    match together {
+        Ok(()) => {
+            for job in jobs {
+                drop(job.done.send(Ok(())));
+            }
+        }
+        // Nobody got the lock: a second wait for each job would help nobody.
+        Err(Failure::Statement(error)) if is_busy(&error) => {
+            let message = error.to_string();
+            for job in jobs {
+                drop(job.done.send(Err(StoreError::Busy(busy_again(&message)))));
+            }
+        }
+        Err(failure) => {
+            reopen_if_needed(db, place, &failure);
+            for mut job in jobs {
+                let alone = transact(db, &mut [&mut job.work], None);
+                if let Err(failure) = &alone {
+                    reopen_if_needed(db, place, failure);
+                }
+                drop(job.done.send(alone.map_err(Failure::into_error)));
+            }
+        }
+    }
+}
+
+/// Where a transaction failed.
+enum Failure {
+    /// Before its commit: nothing of it is there.
+    Statement(rusqlite::Error),
+    /// At its commit: it may be there.
+    Commit(rusqlite::Error),
+}
+
+impl Failure {
+    fn into_error(self) -> StoreError {
+        match self {
+            Self::Statement(error) => connection::sort(error),
+            Self::Commit(error) if is_io(&error) => StoreError::CommitUnknown(error),
+            Self::Commit(error) => connection::sort(error),
+        }
+    }
+}
+
+/// Runs works in one immediate transaction.
+///
+/// Some errors make SQLite roll back by itself and go on in autocommit mode, so
+/// the first error ends the group whatever it was.
+fn transact(
+    db: &mut Connection,
+    works: &mut [&mut Work],
+    mark: Option<&SteadyMark>,
+) -> Result<(), Failure> {
+    let tx =
+        db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Failure::Statement)?;
+    for work in works {
+        work(&tx).map_err(Failure::Statement)?;
+        if tx.is_autocommit() {
+            return Err(Failure::Statement(rusqlite::Error::InvalidQuery));
+        }
+    }
+    if let Some(mark) = mark {
+        super::meta::write_mark(&tx, mark).map_err(Failure::Statement)?;
+    }
+    tx.commit().map_err(Failure::Commit)
+}
+
+/// After an I/O error the connection's view cannot be trusted: open a new one,
+/// which reads what is really there.
+fn reopen_if_needed(db: &mut Connection, place: &Place, failure: &Failure) {
+    let (Failure::Statement(error) | Failure::Commit(error)) = failure;
+    if !is_io(error) {
+        return;
+    }
+    match connection::open_writer(&place.path, place.busy_timeout, Access::Existing) {
+        Ok(fresh) => *db = fresh,
+        Err(error) => {
+            tracing::error!(event = "store_trouble", error = %error, "cannot open the database again");
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn is_io(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure))
+}
+
+/// The same error for each of several callers.
+fn busy_again(message: &str) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+    rusqlite::Error::SqliteFailure(code, Some(message.to_owned()))
+}
