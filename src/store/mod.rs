@@ -39,7 +39,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
     /// Attempts that have ended. Saved first.
-    pub concluded: Arc<Vec<Concluded>>,
+    pub concluded: Arc<Vec<Arc<Concluded>>>,
     /// How many attempts may begin, by receiver.
     pub slots: BTreeMap<String, Slots>,
 }
@@ -161,6 +161,10 @@ pub trait Store: Send + Sync + 'static {
         now: Now,
     ) -> Result<Vec<Event>, StoreError>;
 
+    /// Brings retries forward that lie further off than the longest delay: the
+    /// clock that stamped them was wrong. Returns how many.
+    async fn bring_forward(&self, rules: &Arc<Rules>, now: Now) -> Result<usize, StoreError>;
+
     /// Stores the process group of a command before it may begin its work.
     async fn note_process(
         &self,
@@ -205,6 +209,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Keeps the steady clock's mark; committed with the next pass.
     fn keep_mark(&self, mark: SteadyMark);
+
+    /// Tidies up before the process ends. Nothing durable depends on it.
+    async fn close(&self) -> Result<(), StoreError>;
 }
 
 /// Why the store could not do what was asked.

@@ -100,7 +100,7 @@ impl Sqlite {
         Job::new(Class::Outcome, move |tx| {
             let mut events = Vec::new();
             for one in concluded.iter() {
-                events.extend(conclude::save(tx, &rules, &one.into())?);
+                events.extend(conclude::save(tx, &rules, &one.as_ref().into())?);
             }
             Ok(events)
         })
@@ -164,6 +164,11 @@ impl Store for Sqlite {
         self.writer
             .run(Class::Outcome, move |tx| recover::disown(tx, &rules, &instance, &holding, now))
             .await
+    }
+
+    async fn bring_forward(&self, rules: &Arc<Rules>, now: Now) -> Result<usize, StoreError> {
+        let rules = Arc::clone(rules);
+        self.writer.run(Class::Request, move |tx| recover::bring_forward(tx, &rules, now)).await
     }
 
     async fn note_process(
@@ -243,5 +248,11 @@ impl Store for Sqlite {
 
     fn keep_mark(&self, mark: SteadyMark) {
         self.writer.keep_mark(mark);
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        // The last mark of the steady clock goes with an empty group.
+        self.writer.run(Class::Request, |_| Ok(())).await?;
+        self.writer.checkpoint().await
     }
 }

@@ -83,6 +83,7 @@ impl<T> Pending<T> {
 /// A handle to the writer.
 #[derive(Clone)]
 pub(super) struct Writer {
+    db: tokio_rusqlite::Connection,
     jobs: mpsc::Sender<Vec<Job>>,
     mark: Arc<Mutex<Option<SteadyMark>>>,
 }
@@ -92,8 +93,8 @@ impl Writer {
     pub(super) fn start(db: tokio_rusqlite::Connection, place: Place) -> Self {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let mark = Arc::new(Mutex::new(None));
-        tokio::spawn(work_off(db, place, queue, Arc::clone(&mark)));
-        Self { jobs, mark }
+        tokio::spawn(work_off(db.clone(), place, queue, Arc::clone(&mark)));
+        Self { db, jobs, mark }
     }
 
     /// Hands in jobs that belong into the same group.
@@ -110,6 +111,16 @@ impl Writer {
         let (job, pending) = Job::new(class, work);
         self.submit(vec![job]).await?;
         pending.committed().await
+    }
+
+    /// Moves the whole WAL into the database, as far as no reader is in the way.
+    pub(super) async fn checkpoint(&self) -> Result<(), StoreError> {
+        let run =
+            |db: &mut Connection| db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        self.db.call(run).await.map_err(|error| match error {
+            tokio_rusqlite::Error::Error(error) => connection::sort(error),
+            _ => StoreError::Closed,
+        })
     }
 
     /// Keeps the steady clock's mark; it goes with the next group.
@@ -152,7 +163,6 @@ async fn work_off(
             Err(_) => return,
         }
     }
-    drop(db.close().await);
 }
 
 /// What is known of other programs that write to the file.

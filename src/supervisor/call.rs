@@ -1,0 +1,122 @@
+//! One call: an attempt, its receiver, and the end of waiting.
+
+use crate::outbox::outcome::{NotTakenWhy, Report};
+use crate::process::ProcessGroup;
+use crate::receiver::{Journal, NotKept, Receiver};
+use crate::store::{Attempt, AttemptId, Store};
+use async_trait::async_trait;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// How long after its commit an attempt may still begin. Past it, something
+/// held the process up, and a lease or a window may have run out meanwhile.
+const START_GRACE: Duration = Duration::from_secs(5);
+
+/// A call that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) attempt: Attempt,
+    /// What the adapter reported; `None` if our own stop ended the wait.
+    pub(super) report: Option<Report>,
+    pub(super) took: Duration,
+}
+
+/// The calls under way.
+#[derive(Default)]
+pub(super) struct Tasks {
+    running: JoinSet<Ended>,
+    ended: Vec<Ended>,
+}
+
+impl Tasks {
+    pub(super) fn spawn(&mut self, call: impl Future<Output = Ended> + Send + 'static) {
+        self.running.spawn(call);
+    }
+
+    /// Waits until one has ended; for ever if none runs.
+    pub(super) async fn one(&mut self) {
+        match self.running.join_next().await {
+            Some(ended) => self.take(ended),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Everything that has ended by now.
+    pub(super) fn ended(&mut self) -> Vec<Ended> {
+        while let Some(ended) = self.running.try_join_next() {
+            self.take(ended);
+        }
+        std::mem::take(&mut self.ended)
+    }
+
+    fn take(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+        match ended {
+            Ok(ended) => self.ended.push(ended),
+            // The attempt went with it and stays open on disk, where the next
+            // start takes it for a lost reply.
+            Err(error) => tracing::error!(event = "call_lost", error = %error, "a call broke"),
+        }
+    }
+}
+
+/// Makes one call and waits for it no longer than its timeout, or our own stop.
+pub(super) async fn call(
+    attempt: Attempt,
+    receiver: Arc<dyn Receiver>,
+    journal: StoreJournal,
+    timeout: Duration,
+    committed: Instant,
+    mut cut: watch::Receiver<bool>,
+) -> Ended {
+    let begun = Instant::now();
+    if begun.duration_since(committed) > START_GRACE {
+        let report = Report::not_taken(NotTakenWhy::Stale, "late_start");
+        return Ended { attempt, report: Some(report), took: Duration::ZERO };
+    }
+    let report = tokio::select! {
+        report = caught(receiver.deliver(&attempt, &journal)) => Some(report),
+        () = sleep(timeout) => Some(Report::unknown("timeout")),
+        _ = cut.wait_for(|cut| *cut) => None,
+    };
+    Ended { attempt, report, took: begun.elapsed() }
+}
+
+/// A panic of an adapter is an unknown outcome, not the end of the daemon.
+async fn caught(deliver: impl Future<Output = Report>) -> Report {
+    let mut deliver = pin!(deliver);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| deliver.as_mut().poll(context))) {
+        Ok(poll) => poll,
+        Err(_) => Poll::Ready(Report::unknown("adapter_panicked")),
+    })
+    .await
+}
+
+/// Writes down processes through the store.
+pub(super) struct StoreJournal {
+    store: Arc<dyn Store>,
+}
+
+impl StoreJournal {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+}
+
+#[async_trait]
+impl Journal for StoreJournal {
+    async fn process_started(
+        &self,
+        attempt: &AttemptId,
+        group: &ProcessGroup,
+    ) -> Result<(), NotKept> {
+        let noted = self.store.note_process(attempt, group).await;
+        noted.map_err(|error| NotKept(error.to_string()))
+    }
+}

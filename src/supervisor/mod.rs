@@ -1,0 +1,286 @@
+//! The supervisor: one pass at a time, and the calls between them.
+//!
+//! [`Supervisor::step`] makes at most one pass over the store: it saves what has
+//! ended and begins what is due. Tests turn it by hand. [`run`](Supervisor::run)
+//! is a thin loop round it that waits for an answer, a wake-up or the time of
+//! the next operation. Nothing is open in the store while a call is under way.
+
+mod call;
+mod drain;
+mod report;
+mod wait;
+
+use crate::clock::Now;
+use crate::outbox::rules::Rules;
+use crate::receiver::{self, BuildError, Receiver, Registry};
+use crate::store::{AttemptId, Concluded, Pass, Slots, Store, StoreError};
+use call::{Ended, Tasks};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use report::log_event;
+pub use wait::{Control, Pulse};
+
+/// How the supervisor works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How often it looks for due operations when nothing wakes it.
+    pub poll_interval: Duration,
+    /// How long a stop waits for calls that are under way.
+    pub shutdown_grace: Duration,
+}
+
+/// What a configuration makes of receivers and rules. Replaced as a whole.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// What decides.
+    pub rules: Arc<Rules>,
+    lanes: BTreeMap<String, Lane>,
+}
+
+/// One receiver with its limits. No lane takes a slot of another.
+#[derive(Clone)]
+struct Lane {
+    receiver: Arc<dyn Receiver>,
+    concurrency: usize,
+    timeout: Duration,
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lane({} at once, {:?})", self.concurrency, self.timeout)
+    }
+}
+
+impl Parts {
+    /// Sets up the receivers.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] names the receiver that cannot be set up.
+    pub fn build(rules: Rules, receivers: &[receiver::Settings]) -> Result<Self, BuildError> {
+        let registry = Registry::build(receivers, rules.seed)?;
+        let lane = |settings: &receiver::Settings| {
+            let receiver = Arc::clone(registry.get(&settings.name)?);
+            let (concurrency, timeout) = (settings.concurrency, settings.timeout);
+            Some((settings.name.clone(), Lane { receiver, concurrency, timeout }))
+        };
+        let lanes = receivers.iter().filter_map(lane).collect();
+        Ok(Self { rules: Arc::new(rules), lanes })
+    }
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Attempts that ended and are saved.
+    pub concluded: usize,
+    /// Attempts that began.
+    pub begun: usize,
+    /// Operations that the claim settled without a call.
+    pub settled: usize,
+    /// When the next operation falls due, as far as there is room for it.
+    pub next_due: Option<crate::clock::Timestamp>,
+    /// More is due than one pass takes.
+    pub more: bool,
+}
+
+impl Progress {
+    /// Nothing was due and nothing had ended. Says nothing about blocked operations.
+    pub fn is_idle(&self) -> bool {
+        self.concluded == 0 && self.begun == 0 && self.settled == 0
+    }
+}
+
+/// Counts since the start, for the status line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Operations that became sent.
+    pub sent: u64,
+    /// Operations that became blocked.
+    pub blocked: u64,
+    /// Attempts begun.
+    pub attempts: u64,
+}
+
+/// Delivers what is due, and saves what came of it.
+pub struct Supervisor {
+    store: Arc<dyn Store>,
+    parts: Parts,
+    tasks: Tasks,
+    /// Attempts whose call is under way, with their receiver and whether they are suspects.
+    in_flight: BTreeMap<AttemptId, Held>,
+    /// Attempts that have ended and are not saved yet.
+    unsaved: Vec<Arc<Concluded>>,
+    /// A claim may have been committed without our knowing of it.
+    unsure: bool,
+    /// New attempts may begin.
+    claiming: bool,
+    counters: Counters,
+    /// Turns true when calls must be waited for no longer.
+    cut: watch::Sender<bool>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    receiver: String,
+    suspect: bool,
+}
+
+impl Supervisor {
+    /// A supervisor that has nothing under way.
+    pub fn new(store: Arc<dyn Store>, parts: Parts) -> Self {
+        Self {
+            store,
+            parts,
+            tasks: Tasks::default(),
+            in_flight: BTreeMap::new(),
+            unsaved: Vec::new(),
+            unsure: false,
+            claiming: true,
+            counters: Counters::default(),
+            cut: watch::Sender::new(false),
+        }
+    }
+
+    /// One pass: saves what has ended, begins what is due.
+    ///
+    /// # Errors
+    ///
+    /// What the store could not do is done by a later step: an outcome is kept
+    /// until it is stored, and no call is made again because a write failed.
+    pub async fn step(&mut self, now: Now) -> Result<Progress, StoreError> {
+        self.collect(now);
+        if self.unsure {
+            self.disown(now).await?;
+        }
+        // A pause between the commit and the call is measured from here.
+        let committing = Instant::now();
+        let pass = Pass { concluded: Arc::new(self.unsaved.clone()), slots: self.free_slots() };
+        let passed = match self.store.pass(&self.parts.rules, pass, now).await {
+            Ok(passed) => passed,
+            Err(StoreError::ClaimFailed { saved, source }) => {
+                self.unsure = true;
+                self.saved(&saved);
+                return Err(*source);
+            }
+            Err(error) => {
+                self.unsure = true;
+                return Err(error);
+            }
+        };
+        let mut progress = Progress {
+            concluded: self.unsaved.len(),
+            begun: passed.begun.len(),
+            settled: passed.events.len(),
+            next_due: passed.next_due,
+            more: passed.more,
+        };
+        progress.settled -= self.saved(&passed.events).min(progress.settled);
+        for attempt in passed.begun {
+            self.begin(attempt, committing);
+        }
+        Ok(progress)
+    }
+
+    /// Steps until nothing is under way any more and nothing is due at `now`.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a step.
+    pub async fn turn(&mut self, now: Now) -> Result<Progress, StoreError> {
+        let mut total = Progress::default();
+        loop {
+            let progress = self.step(now).await?;
+            total.concluded += progress.concluded;
+            total.begun += progress.begun;
+            total.settled += progress.settled;
+            total.next_due = progress.next_due;
+            if !self.in_flight.is_empty() {
+                self.answered().await;
+            } else if progress.is_idle() {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Counts since the start, and calls under way.
+    pub fn counters(&self) -> (Counters, usize) {
+        (self.counters, self.in_flight.len())
+    }
+
+    /// Takes the place of the configuration in force; calls under way go on.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the names could not be mirrored; nothing has changed then.
+    pub async fn replace_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
+        self.store.mirror(&parts.rules).await?;
+        self.parts = parts;
+        Ok(())
+    }
+
+    /// Waits until a call has ended. Waits for ever if none is under way.
+    async fn answered(&mut self) {
+        self.tasks.one().await;
+    }
+
+    /// Concludes what has ended.
+    fn collect(&mut self, now: Now) {
+        for Ended { attempt, report, took } in self.tasks.ended() {
+            self.in_flight.remove(attempt.id());
+            let concluded = match report {
+                Some(report) => attempt.conclude(report, now, took),
+                None => attempt.cut_off(now, took),
+            };
+            self.unsaved.push(Arc::new(concluded));
+        }
+    }
+
+    /// Forgets what is stored now, and logs what changed.
+    ///
+    /// Returns how many of the events belong to attempts.
+    fn saved(&mut self, events: &[crate::store::Event]) -> usize {
+        let saved = std::mem::take(&mut self.unsaved);
+        report::log_events(events, &saved, &mut self.counters)
+    }
+
+    fn begin(&mut self, attempt: crate::store::Attempt, committed: Instant) {
+        let Some(lane) = self.parts.lanes.get(attempt.receiver()) else { return };
+        let held = Held { receiver: attempt.receiver().to_owned(), suspect: attempt.is_suspect() };
+        self.in_flight.insert(attempt.id().clone(), held);
+        self.counters.attempts += 1;
+        let journal = call::StoreJournal::new(Arc::clone(&self.store));
+        let receiver = Arc::clone(&lane.receiver);
+        let (timeout, cut) = (lane.timeout, self.cut.subscribe());
+        self.tasks.spawn(call::call(attempt, receiver, journal, timeout, committed, cut));
+    }
+
+    /// Room at each receiver.
+    fn free_slots(&self) -> BTreeMap<String, Slots> {
+        if !self.claiming {
+            return BTreeMap::new();
+        }
+        let slots = |(name, lane): (&String, &Lane)| {
+            let held: Vec<_> =
+                self.in_flight.values().filter(|held| held.receiver == *name).collect();
+            let free = lane.concurrency.saturating_sub(held.len());
+            let suspect = !held.iter().any(|held| held.suspect);
+            (free > 0).then(|| (name.clone(), Slots { free, suspect }))
+        };
+        self.parts.lanes.iter().filter_map(slots).collect()
+    }
+
+    /// Ends what was committed without our knowing: its call never began.
+    async fn disown(&mut self, now: Now) -> Result<(), StoreError> {
+        let unsaved = self.unsaved.iter().map(|concluded| concluded.id().clone());
+        let holding = self.in_flight.keys().cloned().chain(unsaved).collect();
+        let events = self.store.disown(&self.parts.rules, holding, now).await?;
+        report::log_events(&events, &[], &mut self.counters);
+        self.unsure = false;
+        Ok(())
+    }
+}
