@@ -1,6 +1,16 @@
-//! Logs. (in work)
+//! Logs: one record a line, on standard error.
+//!
+//! Every record has an `event`, which is its stable name. The fields are the
+//! same everywhere: `operation.key`, `operation.type`, `attempt.number`,
+//! `receiver.name`, `outcome`, `decision`, `error.code`, `http.status`,
+//! `duration_ms`. Payloads are never logged.
 
 use crate::text_enum::text_enum;
+use std::io::IsTerminal;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 text_enum! {
     /// How log records look.
@@ -37,4 +47,58 @@ pub struct Settings {
     pub format: Format,
     /// Which are written.
     pub level: Level,
+}
+
+/// Changes what is logged while the program runs.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    filter: reload::Handle<LevelFilter, Registry>,
+}
+
+impl Handle {
+    /// From here on, records of this level and above.
+    pub fn set_level(&self, level: Level) {
+        if let Err(error) = self.filter.modify(|filter| *filter = level.into()) {
+            tracing::warn!(event = "log_level_kept", error = %error, "the log level stays");
+        }
+    }
+}
+
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => Self::ERROR,
+            Level::Warn => Self::WARN,
+            Level::Info => Self::INFO,
+            Level::Debug => Self::DEBUG,
+            Level::Trace => Self::TRACE,
+        }
+    }
+}
+
+/// Starts to log. Only the first call of a process counts.
+pub fn start(settings: Settings) -> Handle {
+    let terminal = std::io::stderr().is_terminal();
+    let text = match settings.format {
+        Format::Auto => terminal,
+        Format::Text => true,
+        Format::Json => false,
+    };
+    let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (filter, handle) = reload::Layer::new(LevelFilter::from(settings.level));
+    let layer = if text {
+        fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(colour).boxed()
+    } else {
+        fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .with_target(false)
+            .with_writer(std::io::stderr)
+            .boxed()
+    };
+    // The filter lies below the layer, so that it holds for dependencies too.
+    drop(tracing_subscriber::registry().with(filter).with(layer).try_init());
+    Handle { filter: handle }
 }

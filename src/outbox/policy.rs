@@ -83,6 +83,20 @@ pub enum Step {
     Deliver,
 }
 
+impl Step {
+    /// The step as one word, the same in logs and in `explain`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Stay => "stay",
+            Self::Block(_) => "block",
+            Self::Wait { .. } => "wait",
+            Self::Ask => "ask",
+            Self::Deliver => "deliver",
+        }
+    }
+}
+
 text_enum! {
     /// What an operation waits for.
     pub enum Gate {

@@ -12,6 +12,7 @@ pub use attempt::{Attempt, AttemptId, Concluded};
 pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
 
 use crate::clock::{Now, SteadyMark, Timestamp};
+use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::policy::Next;
 use crate::outbox::rules::Rules;
@@ -184,6 +185,9 @@ pub trait Store: Send + Sync + 'static {
         rules: &Arc<Rules>,
         operation: Operation,
     ) -> Result<Result<Recorded, RecordError>, StoreError>;
+
+    /// A key recorded for the same subject under another version of its type.
+    async fn other_version(&self, key: &OperationKey) -> Result<Option<String>, StoreError>;
 
     /// Does what a person asked, if the operation has not moved on.
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError>;

@@ -17,6 +17,7 @@ use crate::store::{AttemptId, Concluded, Pass, Slots, Store, StoreError};
 use call::{Ended, Tasks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -95,15 +96,27 @@ impl Progress {
     }
 }
 
-/// Counts since the start, for the status line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Operations that became sent.
-    pub sent: u64,
-    /// Operations that became blocked.
-    pub blocked: u64,
-    /// Attempts begun.
-    pub attempts: u64,
+/// Counts since the start, for the status line. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    sent: Arc<AtomicU64>,
+    blocked: Arc<AtomicU64>,
+    attempts: Arc<AtomicU64>,
+    in_flight: Arc<AtomicU64>,
+}
+
+impl Counts {
+    /// One line for people.
+    pub fn line(&self) -> String {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        format!(
+            "{} in flight; since the start: {} attempts, {} sent, {} blocked",
+            read(&self.in_flight),
+            read(&self.attempts),
+            read(&self.sent),
+            read(&self.blocked)
+        )
+    }
 }
 
 /// Delivers what is due, and saves what came of it.
@@ -119,7 +132,7 @@ pub struct Supervisor {
     unsure: bool,
     /// New attempts may begin.
     claiming: bool,
-    counters: Counters,
+    counts: Counts,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
 }
@@ -141,7 +154,7 @@ impl Supervisor {
             unsaved: Vec::new(),
             unsure: false,
             claiming: true,
-            counters: Counters::default(),
+            counts: Counts::default(),
             cut: watch::Sender::new(false),
         }
     }
@@ -207,9 +220,9 @@ impl Supervisor {
         }
     }
 
-    /// Counts since the start, and calls under way.
-    pub fn counters(&self) -> (Counters, usize) {
-        (self.counters, self.in_flight.len())
+    /// Counts since the start. They go on counting.
+    pub fn counts(&self) -> Counts {
+        self.counts.clone()
     }
 
     /// Takes the place of the configuration in force; calls under way go on.
@@ -232,6 +245,7 @@ impl Supervisor {
     fn collect(&mut self, now: Now) {
         for Ended { attempt, report, took } in self.tasks.ended() {
             self.in_flight.remove(attempt.id());
+            self.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
             let concluded = match report {
                 Some(report) => attempt.conclude(report, now, took),
                 None => attempt.cut_off(now, took),
@@ -245,14 +259,15 @@ impl Supervisor {
     /// Returns how many of the events belong to attempts.
     fn saved(&mut self, events: &[crate::store::Event]) -> usize {
         let saved = std::mem::take(&mut self.unsaved);
-        report::log_events(events, &saved, &mut self.counters)
+        report::log_events(events, &saved, &self.counts)
     }
 
     fn begin(&mut self, attempt: crate::store::Attempt, committed: Instant) {
         let Some(lane) = self.parts.lanes.get(attempt.receiver()) else { return };
         let held = Held { receiver: attempt.receiver().to_owned(), suspect: attempt.is_suspect() };
         self.in_flight.insert(attempt.id().clone(), held);
-        self.counters.attempts += 1;
+        self.counts.attempts.fetch_add(1, Ordering::Relaxed);
+        self.counts.in_flight.fetch_add(1, Ordering::Relaxed);
         let journal = call::StoreJournal::new(Arc::clone(&self.store));
         let receiver = Arc::clone(&lane.receiver);
         let (timeout, cut) = (lane.timeout, self.cut.subscribe());
@@ -279,7 +294,7 @@ impl Supervisor {
         let unsaved = self.unsaved.iter().map(|concluded| concluded.id().clone());
         let holding = self.in_flight.keys().cloned().chain(unsaved).collect();
         let events = self.store.disown(&self.parts.rules, holding, now).await?;
-        report::log_events(&events, &[], &mut self.counters);
+        report::log_events(&events, &[], &self.counts);
         self.unsure = false;
         Ok(())
     }

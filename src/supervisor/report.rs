@@ -1,17 +1,18 @@
 //! What a pass changed, as log records.
 
-use super::Counters;
+use super::Counts;
 use crate::outbox::outcome::{Ending, Outcome};
 use crate::outbox::policy::Step;
 use crate::outbox::state::State;
 use crate::store::{Concluded, Event};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Logs the events of a pass and counts them. Returns how many are ends of attempts.
 pub(super) fn log_events(
     events: &[Event],
     concluded: &[Arc<Concluded>],
-    counters: &mut Counters,
+    counts: &Counts,
 ) -> usize {
     let mut ends = 0;
     for event in events {
@@ -22,22 +23,22 @@ pub(super) fn log_events(
             }
             Event::Settled { .. } => None,
         };
-        count(event, counters);
+        count(event, counts);
         log_event(event, one.map(Arc::as_ref));
     }
     ends
 }
 
-fn count(event: &Event, counters: &mut Counters) {
+fn count(event: &Event, counts: &Counts) {
     let step = match event {
         Event::Ended { next, .. } | Event::Settled { next, .. } => next.step,
         Event::Fenced { .. } => return,
     };
     match step {
-        Step::Sent => counters.sent += 1,
-        Step::Block(_) => counters.blocked += 1,
-        Step::Stay | Step::Wait { .. } | Step::Ask | Step::Deliver => {}
-    }
+        Step::Sent => counts.sent.fetch_add(1, Ordering::Relaxed),
+        Step::Block(_) => counts.blocked.fetch_add(1, Ordering::Relaxed),
+        Step::Stay | Step::Wait { .. } | Step::Ask | Step::Deliver => return,
+    };
 }
 
 /// Writes one event to the log.
@@ -86,7 +87,7 @@ pub fn log_event(event: &Event, concluded: Option<&Concluded>) {
 
 fn log_end(id: &crate::store::AttemptId, step: Step, state: State, concluded: Option<&Concluded>) {
     let report = concluded.and_then(Concluded::report);
-    let decision = decision(step);
+    let decision = step.word();
     let outcome = concluded.map_or("interrupted", |one| one.ending().kind().as_str());
     let duration_ms =
         concluded.map(|one| u64::try_from(one.took().as_millis()).unwrap_or(u64::MAX));
@@ -123,18 +124,6 @@ fn reason(step: Step) -> Option<&'static str> {
         Step::Block(reason) => Some(reason.as_str()),
         Step::Wait { gate, .. } => Some(gate.as_str()),
         Step::Sent | Step::Stay | Step::Ask | Step::Deliver => None,
-    }
-}
-
-/// The step as one word, the same in logs and in `explain`.
-pub(super) fn decision(step: Step) -> &'static str {
-    match step {
-        Step::Sent => "sent",
-        Step::Stay => "stay",
-        Step::Block(_) => "block",
-        Step::Wait { .. } => "wait",
-        Step::Ask => "ask",
-        Step::Deliver => "deliver",
     }
 }
 

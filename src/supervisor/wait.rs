@@ -127,7 +127,6 @@ impl Supervisor {
     }
 
     async fn log_summary(&self, now: Now) {
-        let (counters, in_flight) = self.counters();
         match self.store.summary(now).await {
             Ok(summary) => {
                 for counts in &summary.receivers {
@@ -147,14 +146,7 @@ impl Supervisor {
                 tracing::warn!(event = "store_trouble", error = %error, "cannot count");
             }
         }
-        tracing::info!(
-            event = "summary",
-            in_flight,
-            sent = counters.sent,
-            blocked = counters.blocked,
-            attempts = counters.attempts,
-            "counts since the start"
-        );
+        tracing::info!(event = "summary", status = self.counts.line(), "counts since the start");
     }
 }
 

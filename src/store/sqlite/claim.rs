@@ -1,6 +1,7 @@
 //! The claim: what is due is looked at, and what may be delivered begins.
 
 use super::operation::{self, COLUMNS, Change, Loaded, TABLES};
+use super::versions;
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::{Facts, RequestFingerprint};
 use crate::outbox::key::OperationKey;
@@ -135,7 +136,9 @@ fn act(
     claimed: &mut Claimed,
 ) -> Result<Option<Begun>, rusqlite::Error> {
     if loaded.row.recorded.fingerprint.is_none() {
-        loaded.row.recorded.other_version = other_version(db, loaded)?;
+        if let Ok(key) = OperationKey::parse(&loaded.row.operation_key) {
+            loaded.row.recorded.other_version = versions::other_version(db, &key, loaded.id)?;
+        }
     }
     let judged = rules.judge(&loaded.row.recorded, now);
     let terms = rules.terms(&loaded.row.receiver);
@@ -247,40 +250,6 @@ fn next_number(db: &Connection, key: &str) -> Result<u32, rusqlite::Error> {
         "SELECT coalesce(max(number), 0) + 1 FROM handoff_attempts WHERE operation_key = ?1",
     )?
     .query_row([key], |row| row.get(0))
-}
-
-/// A key recorded earlier for the same subject under another version of its type.
-///
-/// Keys are in order, so the versions in use are found by leaps from one to the
-/// next rather than by looking for each of 999.
-fn other_version(db: &Connection, loaded: &Loaded) -> Result<Option<String>, rusqlite::Error> {
-    let Ok(key) = OperationKey::parse(&loaded.row.operation_key) else { return Ok(None) };
-    let prefix = format!("{}:{}:v", key.namespace(), key.kind());
-    let end = format!("{}:{}:w", key.namespace(), key.kind());
-    let mut leap = db.prepare_cached(
-        "SELECT operation_key FROM handoff_outbox
-          WHERE operation_key >= ?1 AND operation_key < ?2 ORDER BY operation_key LIMIT 1",
-    )?;
-    let mut from = prefix.clone();
-    while let Some(found) =
-        leap.query_row([&from, &end], |row| row.get::<_, String>(0)).optional()?
-    {
-        let Some(version) = found[prefix.len()..].split(':').next() else { break };
-        if version != format!("{}", key.version()) {
-            let other = format!("{prefix}{version}:{}", key.subject());
-            let earlier = db
-                .prepare_cached(
-                    "SELECT 1 FROM handoff_outbox WHERE operation_key = ?1 AND id < ?2",
-                )?
-                .exists(params![other, loaded.id])?;
-            if earlier {
-                return Ok(Some(other));
-            }
-        }
-        // ';' is the character after ':': the first key behind this version.
-        from = format!("{prefix}{version};");
-    }
-    Ok(None)
 }
 
 /// When the next operation of a receiver with room falls due.

@@ -3,6 +3,7 @@
 use super::place::{folder_of, path_of, refuse_remote};
 use crate::schema;
 use crate::store::{Settings, StoreError};
+use backon::{BlockingRetryable, ExponentialBuilder};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,28 +79,56 @@ pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
     Ok(db)
 }
 
-/// Settings of every connection. The busy timeout comes first, since the
-/// switch to WAL can itself find the database busy.
+/// Settings of every connection.
 fn set_up(db: &Connection, path: &Path, busy_timeout: Duration) -> Result<(), StoreError> {
-    let set = || -> Result<String, rusqlite::Error> {
+    let set = || -> Result<(), rusqlite::Error> {
         db.busy_timeout(busy_timeout)?;
-        let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        switch_to_wal(db, busy_timeout)?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
         db.pragma_update(None, "trusted_schema", false)?;
-        db.query_row("PRAGMA mmap_size = 0", [], |_| Ok(())).or_else(|error| match error {
+        db.pragma_update_and_check(None, "mmap_size", 0, |_| Ok(())).or_else(|error| {
             // A build without mmap answers nothing.
-            rusqlite::Error::QueryReturnedNoRows => Ok(()),
-            other => Err(other),
+            if error == rusqlite::Error::QueryReturnedNoRows { Ok(()) } else { Err(error) }
         })?;
-        db.query_row(&format!("PRAGMA journal_size_limit = {JOURNAL_BYTES}"), [], |_| Ok(()))?;
+        db.pragma_update_and_check(None, "journal_size_limit", JOURNAL_BYTES, |_| Ok(()))?;
         db.set_prepared_statement_cache_capacity(64);
-        Ok(mode)
+        Ok(())
     };
-    match set().map_err(|error| at(path, error))?.as_str() {
+    set().map_err(|error| at(path, error))?;
+    match journal_mode(db).map_err(|error| at(path, error))?.as_str() {
         "wal" => Ok(()),
         mode => Err(unusable(path, &format!("it cannot be switched to WAL (it stays in {mode})"))),
     }
+}
+
+/// Switches a new file to WAL. Several connections that do so at once are told
+/// "busy" without having waited, so the waiting is ours.
+fn switch_to_wal(db: &Connection, patience: Duration) -> Result<(), rusqlite::Error> {
+    let switch = || {
+        if journal_mode(db)? == "wal" {
+            return Ok(());
+        }
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+    };
+    let pauses = ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(1))
+        .with_max_delay(Duration::from_millis(50))
+        .with_total_delay(Some(patience))
+        .without_max_times();
+    switch.retry(pauses).when(|error| is_busy(error)).call()
+}
+
+fn journal_mode(db: &Connection) -> Result<String, rusqlite::Error> {
+    db.pragma_query_value(None, "journal_mode", |row| row.get(0))
+}
+
+/// Whether another connection was in the way.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
 }
 
 fn check_version(db: &Connection, path: &Path) -> Result<(), StoreError> {
@@ -140,7 +169,7 @@ pub(super) fn at(path: &Path, error: rusqlite::Error) -> StoreError {
 /// An error of an open database.
 pub(super) fn sort(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(error),
+        _ if is_busy(&error) => StoreError::Busy(error),
         Some(ErrorCode::DiskFull) => StoreError::Full(error),
         _ => StoreError::Database(error),
     }

@@ -16,6 +16,7 @@ mod operation;
 mod place;
 mod read;
 mod recover;
+mod versions;
 mod writer;
 
 pub use connection::Access;
@@ -27,6 +28,7 @@ use super::{
     Recovered, Settings, Store, StoreError, Summary,
 };
 use crate::clock::{Now, SteadyMark};
+use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::payload::Payload;
 use crate::outbox::rules::Rules;
@@ -212,6 +214,11 @@ impl Store for Sqlite {
                 }
             })
             .await
+    }
+
+    async fn other_version(&self, key: &OperationKey) -> Result<Option<String>, StoreError> {
+        let key = key.clone();
+        self.read(move |db| versions::other_version(db, &key, i64::MAX)).await
     }
 
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError> {

@@ -5,7 +5,7 @@
 //! group its jobs are done again, each in a transaction of its own: a job never
 //! counts as done because another one's commit went through.
 
-use super::connection::{self, Access};
+use super::connection::{self, Access, is_busy};
 use crate::clock::SteadyMark;
 use crate::store::StoreError;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -271,10 +271,6 @@ fn reopen_if_needed(db: &mut Connection, place: &Place, failure: &Failure) {
             tracing::error!(event = "store_trouble", error = %error, "cannot open the database again");
         }
     }
-}
-
-fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn is_io(error: &rusqlite::Error) -> bool {
