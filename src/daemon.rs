@@ -184,7 +184,8 @@ async fn recover(store: &Sqlite, parts: &Parts, clock: &Clock) -> Result<(), Dae
     let count = interrupted.filter(|event| matches!(event, Event::Ended { .. })).count();
     if count > 0 || recovered.brought_forward > 0 {
         tracing::warn!(
-            event = "recovered", interrupted = count,
+            event = "recovered",
+            interrupted = count,
             brought_forward = recovered.brought_forward,
             "an earlier process ended during these attempts; each may have acted"
         );

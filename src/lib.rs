@@ -1,6 +1,12 @@
 //! handoff (map to be drawn)
 
+#[cfg(feature = "daemon")]
+pub mod cli;
 pub mod clock;
+#[cfg(feature = "daemon")]
+pub mod config;
+#[cfg(feature = "daemon")]
+pub mod daemon;
 #[cfg(feature = "daemon")]
 pub mod jitter;
 pub mod outbox;
@@ -11,12 +17,18 @@ pub mod receiver;
 mod record;
 pub mod schema;
 #[cfg(feature = "daemon")]
+pub mod signal;
+#[cfg(feature = "daemon")]
 pub mod store;
 #[cfg(feature = "daemon")]
 pub mod supervisor;
 #[cfg(feature = "daemon")]
+pub mod systemd;
+#[cfg(feature = "daemon")]
 pub mod telemetry;
 mod text_enum;
+#[cfg(feature = "daemon")]
+pub mod wake;
 
 pub use outbox::key::{KeyError, OperationKey};
 pub use outbox::operation::{Operation, OperationError};

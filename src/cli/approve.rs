@@ -31,8 +31,8 @@ pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, 
     let key = OperationKey::new(namespace, &kind.name, kind.version, subject)
         .map_err(|error| refused(&error))?;
     let approver = actor(command.approver.as_deref());
-    let mut operation = Operation::new(key, &kind.receiver, payload, &approver)
-        .map_err(|error| refused(&error))?;
+    let mut operation =
+        Operation::new(key, &kind.receiver, payload, &approver).map_err(|error| refused(&error))?;
     if let Some(text) = &command.deliver_after {
         operation = operation.deliver_after(due(text)?);
     }
@@ -46,11 +46,8 @@ fn type_named<'a>(session: &'a Session, name: &str) -> Result<&'a OperationType,
     let types = session.rules.types.values();
     types.clone().find(|kind| kind.name == name).ok_or_else(|| {
         let known: Vec<&str> = types.map(|kind| kind.name.as_str()).collect();
-        Failure::new(
-            Exit::Refused,
-            format!("there is no operation type {:?}", output::plain(name)),
-        )
-        .hint(format!("configured are: {}", known.join(", ")))
+        Failure::new(Exit::Refused, format!("there is no operation type {:?}", output::plain(name)))
+            .hint(format!("configured are: {}", known.join(", ")))
     })
 }
 
@@ -85,8 +82,9 @@ fn read_payload(file: &Path) -> Result<Map<String, Value>, Failure> {
         std::fs::File::open(file).and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
     read.map_err(|error| refused(&error))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| refused(&format_args!("it is no UTF-8, or longer than {PAYLOAD_BYTES_MAX} bytes")))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        refused(&format_args!("it is no UTF-8, or longer than {PAYLOAD_BYTES_MAX} bytes"))
+    })?;
     let payload = Payload::parse(&text).map_err(|error| refused(&error))?;
     Ok(payload.object().clone())
 }
@@ -144,7 +142,8 @@ async fn report(
         }
     };
     let row = session.store.find(key).await?.ok_or_else(|| super::no_such_key(key))?;
-    let mut object = serde_json::to_value(&row).map_err(|error| Failure::new(Exit::Failed, error))?;
+    let mut object =
+        serde_json::to_value(&row).map_err(|error| Failure::new(Exit::Failed, error))?;
     object["recorded"] = Value::String(word.to_owned());
     session.output.result(&object, &text)?;
     session.output.hint(&format!("next: handoff wait {key}"));

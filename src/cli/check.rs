@@ -41,8 +41,7 @@ pub(super) fn check(global: &Global, origin: bool) -> Result<Exit, Failure> {
     for advice in &loaded.advice {
         text.push_str(&format!("\nadvice: {}", plain(advice)));
     }
-    let checked =
-        Checked { ok: true, advice: &loaded.advice, values: origin.then_some(values) };
+    let checked = Checked { ok: true, advice: &loaded.advice, values: origin.then_some(values) };
     global.output().result(&checked, &text)?;
     Ok(Exit::Done)
 }

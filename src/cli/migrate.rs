@@ -9,7 +9,6 @@ use crate::schema;
 use crate::store::Store;
 use crate::store::sqlite::{Access, Sqlite, path_of};
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 #[derive(Serialize)]
@@ -27,9 +26,8 @@ pub(super) async fn migrate(global: &Global, command: &Migrate) -> Result<Exit, 
         let mut script = schema::script(wall());
         for name in &receivers {
             // Names hold letters, digits and hyphens only.
-            drop(writeln!(
-                script,
-                "INSERT OR IGNORE INTO handoff_receivers (name) VALUES ('{name}');"
+            script.push_str(&format!(
+                "INSERT OR IGNORE INTO handoff_receivers (name) VALUES ('{name}');\n"
             ));
         }
         output::print(script.trim_end())?;
@@ -46,11 +44,8 @@ pub(super) async fn migrate(global: &Global, command: &Migrate) -> Result<Exit, 
     }
     let store = Sqlite::open(&settings, Access::Create, "cli").await?;
     store.mirror(&rules).await?;
-    let migrated = Migrated {
-        store: store.path().display().to_string(),
-        version: schema::VERSION,
-        receivers,
-    };
+    let migrated =
+        Migrated { store: store.path().display().to_string(), version: schema::VERSION, receivers };
     let text = format!(
         "{} has the handoff tables, version {}; receivers: {}",
         output::plain(&migrated.store),

@@ -120,7 +120,9 @@ impl arguments::Global {
             file: self.config.clone(),
             set: self.set.clone(),
             environment: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
                 .collect(),
         }
     }

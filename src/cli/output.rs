@@ -3,7 +3,6 @@
 use crate::outbox::state::State;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Longest text from data that is shown in one piece, in characters.
@@ -68,7 +67,7 @@ pub(crate) fn plain(text: &str) -> String {
             break;
         }
         if character.is_control() || is_invisible(character) {
-            drop(write!(safe, "{}", character.escape_unicode()));
+            safe.extend(character.escape_unicode());
         } else {
             safe.push(character);
         }
@@ -113,7 +112,7 @@ pub(crate) fn table(
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     let mut text = String::new();
     for (column, name) in heading.iter().enumerate() {
-        drop(write!(text, "{name:<width$}  ", width = widths[column]));
+        text.push_str(&format!("{name:<width$}  ", width = widths[column]));
     }
     let mut lines = vec![text.trim_end().to_owned()];
     for (number, row) in rows.iter().enumerate() {
@@ -138,7 +137,10 @@ mod tests {
 
     #[test]
     fn text_from_data_cannot_move_the_cursor_or_break_a_line() {
-        assert_eq!(plain("a\n\u{1b}[2J\r\u{202e}b\u{2028}\0"), "a\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b\\u{2028}\\u{0}");
+        assert_eq!(
+            plain("a\n\u{1b}[2J\r\u{202e}b\u{2028}\0"),
+            "a\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b\\u{2028}\\u{0}"
+        );
         assert_eq!(plain("Müller"), "Müller");
         assert!(plain(&"x".repeat(100_000)).chars().count() <= SHOWN_CHARS + 1);
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 pub(super) async fn run(global: &Global) -> Result<Exit, Failure> {
     let request = global.request();
     let loaded = config::load(&request)?;
-    let greeting = (request.file.is_none() && !global.quiet && !global.json)
-        .then(|| greeting(&loaded));
+    let greeting =
+        (request.file.is_none() && !global.quiet && !global.json).then(|| greeting(&loaded));
     let greet = |store: &Path| {
         if let Some(greeting) = greeting {
             output::note(&format!("handoff serves {}\n{greeting}", store.display()));

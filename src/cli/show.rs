@@ -127,7 +127,8 @@ fn describe(row: &OperationRow) -> String {
         ("sent", time(row.sent_at)),
         ("version", Some(row.version.to_string())),
     ];
-    let line = |(name, value): &(&str, Option<String>)| Some(format!("{name:<12} {}", value.as_ref()?));
+    let line =
+        |(name, value): &(&str, Option<String>)| Some(format!("{name:<12} {}", value.as_ref()?));
     lines.iter().filter_map(line).collect::<Vec<_>>().join("\n")
 }
 

@@ -9,11 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Logs the events of a pass and counts them. Returns how many are ends of attempts.
-pub(super) fn log_events(
-    events: &[Event],
-    concluded: &[Arc<Concluded>],
-    counts: &Counts,
-) -> usize {
+pub(super) fn log_events(events: &[Event], concluded: &[Arc<Concluded>], counts: &Counts) -> usize {
     let mut ends = 0;
     for event in events {
         let one = match event {

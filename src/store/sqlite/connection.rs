@@ -125,10 +125,7 @@ fn journal_mode(db: &Connection) -> Result<String, rusqlite::Error> {
 
 /// Whether another connection was in the way.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn check_version(db: &Connection, path: &Path) -> Result<(), StoreError> {

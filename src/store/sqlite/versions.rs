@@ -18,8 +18,8 @@ pub(super) fn other_version(
         "SELECT operation_key FROM handoff_outbox
           WHERE operation_key >= ?1 AND operation_key < ?2 ORDER BY operation_key LIMIT 1",
     )?;
-    let mut earlier = db
-        .prepare_cached("SELECT 1 FROM handoff_outbox WHERE operation_key = ?1 AND id < ?2")?;
+    let mut earlier =
+        db.prepare_cached("SELECT 1 FROM handoff_outbox WHERE operation_key = ?1 AND id < ?2")?;
     let own = key.version().to_string();
     let mut from = prefix.clone();
     while let Some(found) =
