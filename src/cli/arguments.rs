@@ -112,7 +112,7 @@ pub(crate) struct Approve {
     /// The payload, a JSON object: a file, or - for standard input
     #[arg(long, value_name = "FILE|-", required_unless_present = "field")]
     pub(crate) payload: Option<PathBuf>,
-    /// Who approved it [default: os:<login>]
+    /// Who approved it (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) approver: Option<String>,
     /// Do not deliver before this time (RFC 3339) or for so long (such as 2h)
@@ -167,7 +167,7 @@ pub(crate) struct Act {
     /// Only if the operation still has this version
     #[arg(long, value_name = "NUMBER")]
     pub(crate) version: Option<u64>,
-    /// Who acts [default: os:<login>]
+    /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) actor: Option<String>,
     /// Why; kept in the audit
@@ -189,7 +189,7 @@ pub(crate) struct Withdraw {
     /// Only if the operation still has this version
     #[arg(long, value_name = "NUMBER")]
     pub(crate) version: Option<u64>,
-    /// Who acts [default: os:<login>]
+    /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) actor: Option<String>,
 }
