@@ -2,6 +2,8 @@
 
 pub mod clock;
 #[cfg(feature = "daemon")]
+pub mod config;
+#[cfg(feature = "daemon")]
 pub mod jitter;
 pub mod outbox;
 #[cfg(feature = "daemon")]
