@@ -6,23 +6,23 @@
 //!
 //! 1. An application **records** it in its own transaction: one row in
 //!    `handoff_approvals`, from which a trigger makes the row in
-//!    `handoff_outbox` ([`record`], or plain SQL in any language; the tables are
+//!    `handoff_outbox` ([`fn@record`], or plain SQL in any language; the tables are
 //!    in [`schema`]).
-//! 2. The [`wake`] watcher notices the commit. The [`supervisor`] makes a
-//!    *pass*: the [`store`] looks at what is due, asks the
-//!    [policy](outbox::policy) what follows from its facts, and where that is
+//! 2. The `wake` watcher notices the commit. The `supervisor` makes a
+//!    *pass*: the `store` looks at what is due, asks the
+//!    policy (`outbox::policy`) what follows from its facts, and where that is
 //!    *deliver*, writes an attempt. Only after the commit has returned does an
-//!    [`Attempt`](store::Attempt) exist.
-//! 3. The supervisor hands the attempt to its [`receiver`]. No
+//!    `store::Attempt` exist.
+//! 3. The supervisor hands the attempt to its `receiver`. No
 //!    transaction is open meanwhile. The receiver reports an
-//!    [outcome](outbox::outcome); *unknown* is one of them.
-//! 4. [`conclude`](store::Attempt::conclude) moves the attempt into a
-//!    [`Concluded`](store::Concluded), which the next pass saves. The outcome
-//!    adds a [fact](outbox::facts), the policy runs again, and the operation is
+//!    outcome (`outbox::outcome`); *unknown* is one of them.
+//! 4. `Attempt::conclude` moves the attempt into a
+//!    `store::Concluded`, which the next pass saves. The outcome
+//!    adds a fact (`outbox::facts`), the policy runs again, and the operation is
 //!    sent, blocked, or waits for its time.
 //! 5. If the process dies in between, the next start finds the open attempt and
 //!    adds the fact *interrupted*: it may have acted. Whether it is repeated is
-//!    decided by the receiver's [contract](outbox::contract) alone.
+//!    decided by the receiver's contract (`outbox::contract`) alone.
 //!
 //! # Who may use whom
 //!
