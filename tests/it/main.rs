@@ -1,0 +1,6 @@
+//! The rules that handoff keeps, each shown on the real parts.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+mod tutorial;
