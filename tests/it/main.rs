@@ -2,5 +2,6 @@
 
 #![cfg(feature = "daemon")]
 
+mod store_contract;
 mod support;
 mod tutorial;

@@ -121,6 +121,16 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// As [`until`], and lets what is under way in this process go on.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    assert!(tokio::time::timeout(LONG, wait).await.is_ok(), "never: {what}");
+}
+
 /// Makes a FIFO.
 pub(crate) fn fifo(path: &Path) {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -8,10 +8,12 @@ use handoff::clock::{Now, Timestamp, wall};
 use handoff::jitter::Seed;
 use handoff::outbox::outcome::Report;
 use handoff::outbox::rules::Rules;
+use handoff::outbox::state::Verb;
 use handoff::process::ProcessGroup;
 use handoff::receiver::{Journal, NotKept, Registry};
 use handoff::store::{
-    Attempt, AttemptId, Concluded, Event, OperationRow, Pass, Passed, Recovered, Slots, Store,
+    Act, Acted, Attempt, AttemptId, Concluded, Event, OperationRow, Pass, Passed, Recovered, Slots,
+    Store,
 };
 use handoff::supervisor::{Parts, Progress, Supervisor};
 use std::sync::Arc;
@@ -172,6 +174,14 @@ impl World {
     pub(crate) async fn save(&self, concluded: &[Arc<Concluded>]) -> Vec<Event> {
         let pass = Pass { concluded: Arc::new(concluded.to_vec()), ..Pass::default() };
         self.store.pass(&self.rules, pass, self.now).await.unwrap().events
+    }
+
+    /// Does what a person asks who has just looked.
+    pub(crate) async fn act(&self, key: &str, verb: Verb) -> Acted {
+        let version = self.row(key).await.version;
+        let (who, reason) = ("ann".to_owned(), Some("because".to_owned()));
+        let act = Act { key: key.to_owned(), verb, version, who, reason };
+        self.store.act(&self.rules, act, self.now).await.unwrap()
     }
 
     /// Begins the one attempt that is due and ends it with this report.
