@@ -2,6 +2,9 @@
 
 #![cfg(feature = "daemon")]
 
+mod command;
+mod locks;
+mod order;
 mod store_contract;
 mod support;
 mod tutorial;

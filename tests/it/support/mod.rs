@@ -8,6 +8,6 @@ pub(crate) mod site;
 pub(crate) mod world;
 
 pub(crate) use place::{Place, SqliteFile, Value};
-pub(crate) use process::{Daemon, eventually};
-pub(crate) use site::{Site, crm, key};
+pub(crate) use process::{Daemon, eventually, fifo, release, told, until};
+pub(crate) use site::{Site, command, crm, key};
 pub(crate) use world::World;

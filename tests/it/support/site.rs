@@ -1,7 +1,7 @@
 //! A folder with a configuration, the outbox's database and the CRM's, and the
 //! program that works there.
 
-use super::place::{DATABASE, Place, Row, SqliteFile, Value, connect, rows, text};
+use super::place::{DATABASE, Place, Row, SqliteFile, Value, connect, rows};
 use handoff::config::{self, Request, Settings};
 use handoff::{Operation, OperationKey, Payload};
 use std::fs;
@@ -48,6 +48,15 @@ pub(crate) fn crm(contract: &str, faults: &str, retry: &str) -> String {
     )
 }
 
+/// The configuration of a receiver `crm` that is the shell script `deliver.sh` in
+/// the folder. `more` holds further keys, a line each.
+pub(crate) fn command(contract: &str, more: &str) -> String {
+    format!(
+        "[receivers.crm]\nkind = \"command\"\nprogram = [\"/bin/sh\", \"FOLDER/deliver.sh\"]\n\
+         contract = {{ {contract} }}\n{more}\n"
+    )
+}
+
 impl Site {
     /// A folder with this configuration, in which `FOLDER` stands for its path.
     pub(crate) fn new(config: &str) -> Self {
@@ -67,6 +76,17 @@ impl Site {
         let config = config.replace("FOLDER", &self.folder().display().to_string());
         let text = format!("[store]\nurl = \"{url}\"\n{config}");
         fs::write(self.path("handoff.toml"), text).unwrap();
+    }
+
+    /// Writes a file in the folder; `FOLDER` stands for the folder's path.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let text = text.replace("FOLDER", &self.folder().display().to_string());
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Reads a file in the folder.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -196,9 +216,4 @@ impl Site {
 pub(crate) fn follow_up(case: &str, title: &str) -> Operation {
     let key: OperationKey = key(case).parse().unwrap();
     Operation::new(key, "crm", Payload::parse(&payload(case, title)).unwrap(), "ann").unwrap()
-}
-
-/// Whether a stored value is this text.
-pub(crate) fn is(value: &Value, word: &str) -> bool {
-    *value == text(word)
 }
