@@ -26,7 +26,8 @@ const LINES_MAX: usize = 399;
 const COLUMNS_MAX: usize = 100;
 
 /// Where a test may wait for another process to move.
-const MAY_SLEEP: &[&str] = &["tests/it/process.rs", "tests/it/support/process.rs"];
+const MAY_SLEEP: &[&str] =
+    &["src/receiver/waiting.rs", "tests/it/support/process.rs", "tests/process/support.rs"];
 
 /// Something that breaks a rule: where, what, and what to do.
 #[derive(Debug)]

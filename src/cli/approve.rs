@@ -3,6 +3,7 @@
 use super::arguments::{Approve, Global};
 use super::{Exit, Failure, Session, actor, output};
 use crate::clock::{Timestamp, wall};
+use crate::config;
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::operation_type::OperationType;
@@ -90,7 +91,7 @@ fn read_payload(file: &Path) -> Result<Map<String, Value>, Failure> {
 }
 
 fn due(text: &str) -> Result<Timestamp, Failure> {
-    if let Ok(delay) = humantime::parse_duration(text) {
+    if let Ok(delay) = config::parse_duration(text) {
         return Ok(wall().plus(delay));
     }
     text.parse().map_err(|_| {

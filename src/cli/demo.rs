@@ -168,7 +168,10 @@ async fn killed_daemon(key: &OperationKey, output: Output) -> Result<Vec<Told>, 
 
     output.hint("5. The daemon starts again and repeats the same action under the same key.");
     let mut daemon = start("[]")?;
-    let settled = async || matches!(store.find(key.as_str()).await, Ok(Some(row)) if row.state != State::Pending);
+    let settled = async || {
+        let found = store.find(key.as_str()).await;
+        found.is_ok_and(|row| row.is_some_and(|row| row.state != State::Pending))
+    };
     until("the daemon has settled it", &mut daemon, settled).await?;
     stop(&mut daemon).await?;
     told.push(tell("restarted", &store, key, None).await?.about(key));

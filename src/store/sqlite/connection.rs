@@ -116,7 +116,7 @@ fn switch_to_wal(db: &Connection, patience: Duration) -> Result<(), rusqlite::Er
         .with_max_delay(Duration::from_millis(50))
         .with_total_delay(Some(patience))
         .without_max_times();
-    switch.retry(pauses).when(|error| is_busy(error)).call()
+    switch.retry(pauses).when(is_busy).call()
 }
 
 fn journal_mode(db: &Connection) -> Result<String, rusqlite::Error> {

@@ -268,7 +268,10 @@ fn reopen_if_needed(db: &mut Connection, place: &Place, failure: &Failure) {
     match connection::open_writer(&place.path, place.busy_timeout, Access::Existing) {
         Ok(fresh) => *db = fresh,
         Err(error) => {
-            tracing::error!(event = "store_trouble", error = %error, "cannot open the database again");
+            tracing::error!(
+                event = "store_trouble", error = %error,
+                "cannot open the database again"
+            );
         }
     }
 }
