@@ -9,15 +9,16 @@ use crate::outbox::operation::Operation;
 use crate::outbox::operation_type::OperationType;
 use crate::outbox::payload::{PAYLOAD_BYTES_MAX, Payload};
 use crate::record::{RecordError, Recorded};
-use crate::store::Store;
 use crate::store::sqlite::Access;
+use crate::store::{Mirror, Store};
 use serde_json::{Map, Value};
 use std::io::Read;
 use std::path::Path;
 
 pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, Failure> {
     let session = Session::open(global, Access::Create).await?;
-    session.store.mirror(&session.rules).await?;
+    // The names of a database that has some are the daemon's to change.
+    session.store.mirror(&session.rules, Mirror::IfEmpty).await?;
     let kind = type_named(&session, &command.kind)?;
     let object = match &command.payload {
         Some(file) => read_payload(file)?,

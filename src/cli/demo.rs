@@ -10,8 +10,8 @@ use crate::outbox::operation::Operation;
 use crate::outbox::payload::Payload;
 use crate::outbox::state::State;
 use crate::receiver::simulated;
-use crate::store::Store;
 use crate::store::sqlite::{Access, Sqlite};
+use crate::store::{Mirror, Store};
 use crate::supervisor::{Parts, Supervisor};
 use serde::Serialize;
 use std::path::Path;
@@ -138,7 +138,7 @@ fn supervisor(store: &Arc<Sqlite>, loaded: &Loaded) -> Result<Supervisor, Failur
 
 async fn record(store: &Sqlite, loaded: &Loaded, key: &OperationKey) -> Result<(), Failure> {
     let rules = Arc::new(loaded.settings.rules(Seed::draw()));
-    store.mirror(&rules).await?;
+    store.mirror(&rules, Mirror::Replace).await?;
     let text = serde_json::json!({
         "case_id": key.subject(), "title": "Call about the approved repair plan",
     });
