@@ -81,6 +81,15 @@ fn nothing_unfinished_or_switched_off_is_left() {
 }
 
 #[test]
+fn every_log_event_is_in_the_documented_list_and_only_those() {
+    let used: BTreeSet<String> =
+        sources("src/").iter().flat_map(|source| words::events(&source.text)).collect();
+    let listed = words::listed_events(&tree::read("docs/operating.md"));
+    assert!(used.len() > 10, "the events are found: {used:?}");
+    assert_eq!(used, listed, "docs/operating.md lists the events of the log, each once");
+}
+
+#[test]
 fn no_test_sleeps() {
     report(&sources(""), |source| {
         let may = MAY_SLEEP.contains(&source.path.as_str());
