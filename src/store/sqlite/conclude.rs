@@ -211,7 +211,7 @@ fn close(db: &Connection, end: &End<'_>, version: u64) -> Result<(), rusqlite::E
         "UPDATE handoff_attempts SET
            finished_at = ?4, finished_steady = ?5, outcome = ?6, error_code = ?7,
            http_status = ?8, request_sent = ?9, duration_ms = ?10, evidence = ?11,
-           remote_id = ?12, spent = ?13, alone = ?14, ended_fact = ?15
+           remote_id = ?12, spent = ?13, alone = max(alone, ?14), ended_fact = ?15
          WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
     )?
     .execute(params![
