@@ -5,7 +5,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn demo(folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_handoff")).arg("demo").current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_handoff"))
+        .arg("demo")
+        .current_dir(folder)
+        .output()
+        .expect("the program runs")
 }
 
 #[test]

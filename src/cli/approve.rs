@@ -3,20 +3,22 @@
 use super::arguments::{Approve, Global};
 use super::{Exit, Failure, Session, actor, output};
 use crate::clock::{Timestamp, wall};
+use crate::config;
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::operation_type::OperationType;
 use crate::outbox::payload::{PAYLOAD_BYTES_MAX, Payload};
 use crate::record::{RecordError, Recorded};
-use crate::store::Store;
 use crate::store::sqlite::Access;
+use crate::store::{Mirror, Store};
 use serde_json::{Map, Value};
 use std::io::Read;
 use std::path::Path;
 
 pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, Failure> {
     let session = Session::open(global, Access::Create).await?;
-    session.store.mirror(&session.rules).await?;
+    // The names of a database that has some are the daemon's to change.
+    session.store.mirror(&session.rules, Mirror::IfEmpty).await?;
     let kind = type_named(&session, &command.kind)?;
     let object = match &command.payload {
         Some(file) => read_payload(file)?,
@@ -90,7 +92,7 @@ fn read_payload(file: &Path) -> Result<Map<String, Value>, Failure> {
 }
 
 fn due(text: &str) -> Result<Timestamp, Failure> {
-    if let Ok(delay) = humantime::parse_duration(text) {
+    if let Ok(delay) = config::parse_duration(text) {
         return Ok(wall().plus(delay));
     }
     text.parse().map_err(|_| {

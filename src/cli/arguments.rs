@@ -152,7 +152,7 @@ pub(crate) struct Wait {
     /// Operation key
     pub(crate) key: String,
     /// Give up after this time (such as 30s); without it, wait for ever
-    #[arg(long, value_parser = humantime::parse_duration)]
+    #[arg(long, value_parser = crate::config::parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
 

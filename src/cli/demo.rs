@@ -10,8 +10,8 @@ use crate::outbox::operation::Operation;
 use crate::outbox::payload::Payload;
 use crate::outbox::state::State;
 use crate::receiver::simulated;
-use crate::store::Store;
 use crate::store::sqlite::{Access, Sqlite};
+use crate::store::{Mirror, Store};
 use crate::supervisor::{Parts, Supervisor};
 use serde::Serialize;
 use std::path::Path;
@@ -138,7 +138,7 @@ fn supervisor(store: &Arc<Sqlite>, loaded: &Loaded) -> Result<Supervisor, Failur
 
 async fn record(store: &Sqlite, loaded: &Loaded, key: &OperationKey) -> Result<(), Failure> {
     let rules = Arc::new(loaded.settings.rules(Seed::draw()));
-    store.mirror(&rules).await?;
+    store.mirror(&rules, Mirror::Replace).await?;
     let text = serde_json::json!({
         "case_id": key.subject(), "title": "Call about the approved repair plan",
     });
@@ -168,7 +168,10 @@ async fn killed_daemon(key: &OperationKey, output: Output) -> Result<Vec<Told>, 
 
     output.hint("5. The daemon starts again and repeats the same action under the same key.");
     let mut daemon = start("[]")?;
-    let settled = async || matches!(store.find(key.as_str()).await, Ok(Some(row)) if row.state != State::Pending);
+    let settled = async || {
+        let found = store.find(key.as_str()).await;
+        found.is_ok_and(|row| row.is_some_and(|row| row.state != State::Pending))
+    };
     until("the daemon has settled it", &mut daemon, settled).await?;
     stop(&mut daemon).await?;
     told.push(tell("restarted", &store, key, None).await?.about(key));

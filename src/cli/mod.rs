@@ -15,9 +15,11 @@ mod wait;
 
 pub use exit::{Exit, Failure};
 
+use crate::clock::{Clock, Now};
 use crate::config::{self, Loaded, Request};
 use crate::jitter::Seed;
 use crate::outbox::rules::Rules;
+use crate::store::Store;
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -34,6 +36,8 @@ pub fn main() -> ExitCode {
         Err(error) => return end(output, &Err(Failure::from(error))),
     };
     let done = runtime.block_on(dispatch(arguments));
+    // Whatever is left on other threads is no part of the answer any more.
+    runtime.shutdown_background();
     end(output, &done)
 }
 
@@ -96,6 +100,11 @@ impl Session {
         let rules = Arc::new(loaded.settings.rules(Seed::draw()));
         let store = Sqlite::open(&loaded.settings.store, access, "cli").await?;
         Ok(Self { output: global.output(), loaded, rules, store })
+    }
+
+    /// Both clocks as the daemon left them.
+    async fn now(&self) -> Result<Now, Failure> {
+        Ok(Clock::resume(self.store.steady_mark().await?.as_ref()).now())
     }
 
     /// Warns if nobody delivers what is in the database.

@@ -115,8 +115,8 @@ pub(super) fn environment(variables: &[(String, String)], problems: &mut Problem
             None => {
                 let problem =
                     format!("no key has this name; names that begin with {PREFIX} are ours");
-                let remedy = "unset it, or write the key's path in capitals with __ between levels, \
-                              such as HANDOFF_WORKER__POLL_INTERVAL";
+                let remedy = "unset it, or write the key's path in capitals with __ between \
+                              levels, such as HANDOFF_WORKER__POLL_INTERVAL";
                 problems.add(Some(&origin), "", None, problem, remedy);
             }
         }

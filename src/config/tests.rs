@@ -71,7 +71,8 @@ fn with_contract(contract: &str) -> String {
     format!(
         "[receivers.out]\nkind = \"command\"\nprogram = [\"/bin/true\"]\n\
          [receivers.out.contract]\n{contract}\n\
-         [operations.note]\nreceiver = \"out\"\nsubject = \"id\"\nschema = \"builtin:create-followup\"\n"
+         [operations.note]\nreceiver = \"out\"\nsubject = \"id\"\n\
+          schema = \"builtin:create-followup\"\n"
     )
 }
 
@@ -442,7 +443,9 @@ fn unknown_variables_are_refused_and_their_values_never_repeated() {
 fn names_with_hyphens_are_reached_through_the_environment() {
     let file = |name: &str| {
         format!(
-            "[receivers.{name}]\nkind = \"simulated\"\npath = \"x\"\n[operations.a]\nreceiver = \"{name}\"\nsubject = \"s\"\nschema = \"builtin:create-followup\"\n"
+            "[receivers.{name}]\nkind = \"simulated\"\npath = \"x\"\n\
+             [operations.a]\nreceiver = \"{name}\"\nsubject = \"s\"\n\
+             schema = \"builtin:create-followup\"\n"
         )
     };
     for (name, variable) in [
@@ -759,7 +762,8 @@ fn an_unknown_key_is_named_with_the_nearest_and_all_known_ones() {
         ("nmaespace", "unknown key; did you mean namespace?"),
         (
             "nonsense",
-            "unknown key; remove it; at the top there are namespace, store, server, worker, log, receivers, operations",
+            "unknown key; remove it; \
+             at the top there are namespace, store, server, worker, log, receivers, operations",
         ),
         (
             "worker.pol_interval",
@@ -777,7 +781,8 @@ fn an_unknown_key_is_named_with_the_nearest_and_all_known_ones() {
         assert!(!line.contains("hunter2"), "{line}");
     }
     let lines = refused(load_file(
-        "[receivers.crm]\nkind=\"simulated\"\npath=\"x\"\nfaults=[\n{ on = \"every\", fault = \"late\", dealy = \"1s\" }]\n",
+        "[receivers.crm]\nkind=\"simulated\"\npath=\"x\"\n\
+         faults=[\n{ on = \"every\", fault = \"late\", dealy = \"1s\" }]\n",
     ));
     let start = "test.toml:5: receivers.crm.faults[0].dealy: unknown key; did you mean delay?";
     assert!(lines[0].starts_with(start), "{lines:?}");
@@ -814,7 +819,8 @@ fn contracts_are_read_as_declared() {
         ),
         ("mode = \"upsert\"\nwindow = \"1h\"", Contract::upsert(Window::For(DAY / 24), None)),
         (
-            "mode = \"none\"\natomic = false\nsettle_delay = \"1m\"\nsame_account = true\nverified = \"docs\"",
+            "mode = \"none\"\natomic = false\nsettle_delay = \"1m\"\n\
+             same_account = true\nverified = \"docs\"",
             Contract {
                 atomic: false,
                 settle_delay: 60 * SECOND,
@@ -963,7 +969,9 @@ fn a_fault_that_lacks_a_key_or_has_a_senseless_one_is_refused() {
         ("{}", "faults[0].on: missing"),
         (
             "{ on = \"sometimes\", fault = \"reject\" }",
-            "faults[0].on = \"sometimes\": must be \"attempt\" or \"every\" or \"random\" or \"key\" or \"time\"",
+            "faults[0].on = \"sometimes\": \
+             must be \"attempt\" or \"every\" or \"random\" or \"key\" \
+             or \"time\"",
         ),
         ("{ on = \"every\" }", "faults[0].fault: missing"),
         ("{ on = \"every\", fault = \"lose-reply\" }", "must be \"unreachable\" or \"lose_reply\""),
@@ -1017,7 +1025,8 @@ fn a_schedule_stands_instead_of_growing_delays() {
 
 fn typed(keys: &str) -> Result<OperationType, ConfigError> {
     let file = format!(
-        "[operations.note]\nreceiver = \"crm\"\nsubject = \"id\"\nschema = \"builtin:create-followup\"\n{keys}\n"
+        "[operations.note]\nreceiver = \"crm\"\nsubject = \"id\"\n\
+         schema = \"builtin:create-followup\"\n{keys}\n"
     );
     load_file(&file).map(|loaded| loaded.settings.operations[0].clone())
 }
@@ -1274,7 +1283,9 @@ fn lines() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_file_panics_and_every_problem_fits_on_one_line(text in prop_oneof![any::<String>(), lines(), "[\\[\\]{}=\"'.,#a-c\n ]{0,60}"]) {
+    fn no_file_panics_and_every_problem_fits_on_one_line(
+        text in prop_oneof![any::<String>(), lines(), "[\\[\\]{}=\"'.,#a-c\n ]{0,60}"]
+    ) {
         if let Err(error) = load_file(&text) {
             prop_assert!(!error.problems.is_empty());
             for problem in error.problems {
@@ -1284,7 +1295,11 @@ proptest! {
     }
 
     #[test]
-    fn no_variable_and_no_flag_panics(name in "[A-Z_]{0,20}|(RECEIVERS|OPERATIONS|STORE)(__[A-Z_]{0,12}){0,4}", key in "[a-z.\\[\\]-]{0,30}|\\PC{0,10}", value in any::<String>()) {
+    fn no_variable_and_no_flag_panics(
+        name in "[A-Z_]{0,20}|(RECEIVERS|OPERATIONS|STORE)(__[A-Z_]{0,12}){0,4}",
+        key in "[a-z.\\[\\]-]{0,30}|\\PC{0,10}",
+        value in any::<String>(),
+    ) {
         let name = format!("HANDOFF_{name}");
         drop(load_all(None, &[(&name, &value)], &[&format!("{key}={value}")]));
     }

@@ -7,6 +7,7 @@
 use super::*;
 use crate::outbox::outcome::Outcome;
 use crate::process::ProcessGroup;
+use crate::receiver::waiting;
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -43,7 +44,7 @@ impl Journal for Notes {
         assert!(group.is_alive());
         *self.group.lock().unwrap() = Some(group.clone());
         if let Some(path) = &self.absent {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            waiting::moment(Duration::from_millis(100)).await;
             assert!(!path.exists(), "the program ran before it was noted");
         }
         if self.fails { Err(NotKept("disk full".into())) } else { Ok(()) }
@@ -77,14 +78,9 @@ async fn deliver(command: &Command) -> Report {
 }
 
 /// Waits until something is so, and fails if it never is.
-async fn until<F: Future<Output = ()>>(what: &str, mut holds: impl FnMut() -> bool, rest: F) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
+async fn until<F: Future<Output = ()>>(what: &str, holds: impl FnMut() -> bool, rest: F) {
     tokio::select! {
-        waited = tokio::time::timeout(LONG, wait) => assert!(waited.is_ok(), "never: {what}"),
+        () = waiting::until(what, holds) => {}
         () = rest => panic!("the call ended before: {what}"),
     }
 }

@@ -3,7 +3,7 @@
 use super::operation::{self, Change, Loaded};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
-use crate::outbox::outcome::{Ending, Outcome, OutcomeKind, Report};
+use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Report};
 use crate::outbox::policy::next;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::State;
@@ -103,6 +103,7 @@ fn add_to_facts(
     let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
     let (tries, key) = (row.facts.tries, row.operation_key.as_str());
     let not_before = terms.retry.not_before(end.ending, tries, end.ended.wall, rules.seed, key);
+    let capped = asked(end.ending).is_some_and(|asked| terms.retry.bites(asked, end.ended.wall));
     let ended = Ended {
         number: end.id.number,
         started: attempt.started,
@@ -136,6 +137,7 @@ fn add_to_facts(
             && named_id.is_some()
             && had_receipt != named_id,
         after_withdrawal: sent && was_withdrawn,
+        retry_after_capped: capped,
     })
 }
 
@@ -162,6 +164,16 @@ fn others(db: &Connection, id: &AttemptId) -> Result<Option<Possible>, rusqlite:
         });
     }
     Ok(all)
+}
+
+/// The pause that the receiver asked for.
+fn asked(ending: &Ending) -> Option<NotBefore> {
+    match ending {
+        Ending::Outcome(
+            Outcome::NotTaken { not_before, .. } | Outcome::InProgress { not_before },
+        ) => *not_before,
+        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+    }
 }
 
 /// The id that an answer names.

@@ -246,9 +246,14 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
             row.blocked_reason = Some(reason);
             row.due_at = None;
         }
-        Step::Deliver | Step::Ask => {
+        Step::Deliver => {
             row.state = State::Pending;
             row.due_at = Some(change.now);
+        }
+        // No receiver of this version can be asked: it waits for one that can.
+        Step::Ask => {
+            row.state = State::Pending;
+            row.due_at = None;
         }
         Step::Wait { gate, until } => {
             row.state = State::Pending;
