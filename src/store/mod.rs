@@ -3,6 +3,45 @@
 //! A store makes an [`Attempt`] only after its commit has returned, and takes
 //! back a [`Concluded`]. It never makes a remote call and never hands out a
 //! transaction, so none can be open while something is waited for.
+//!
+//! # Example: a transaction held while something is waited for
+//!
+//! The compiler refuses a task that does so: a transaction cannot be sent
+//! between threads.
+//!
+//! ```compile_fail
+//! # use rusqlite::Connection;
+//! async fn call_the_receiver() {}
+//!
+//! fn deliver(mut db: Connection) {
+//!     tokio::spawn(async move {
+//!         {
+//!             let tx = db.transaction().expect("it begins");
+//!             tx.execute("DELETE FROM notes", []).expect("it is written");
+//!             call_the_receiver().await;
+//!             tx.commit().expect("it ends");
+//!         }
+//!     });
+//! }
+//! ```
+//!
+//! # Example: one that has ended before
+//!
+//! ```
+//! # use rusqlite::Connection;
+//! async fn call_the_receiver() {}
+//!
+//! fn deliver(mut db: Connection) {
+//!     tokio::spawn(async move {
+//!         {
+//!             let tx = db.transaction().expect("it begins");
+//!             tx.execute("DELETE FROM notes", []).expect("it is written");
+//!             tx.commit().expect("it ends");
+//!         }
+//!         call_the_receiver().await;
+//!     });
+//! }
+//! ```
 
 mod attempt;
 mod rows;
