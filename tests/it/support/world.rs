@@ -12,8 +12,8 @@ use handoff::outbox::state::Verb;
 use handoff::process::ProcessGroup;
 use handoff::receiver::{Journal, NotKept, Registry};
 use handoff::store::{
-    Act, Acted, Attempt, AttemptId, Concluded, Event, OperationRow, Pass, Passed, Recovered, Slots,
-    Store,
+    Act, Acted, Attempt, AttemptId, Concluded, Event, Mirror, OperationRow, Pass, Passed,
+    Recovered, Slots, Store,
 };
 use handoff::supervisor::{Parts, Progress, Supervisor};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl World {
         let registry = Registry::build(&settings.receivers, seed).unwrap();
         let rules = Arc::clone(&parts.rules);
         let recovered = store.recover(&rules, now).await.unwrap();
-        store.mirror(&rules).await.unwrap();
+        store.mirror(&rules, Mirror::Replace).await.unwrap();
         let supervisor = Supervisor::new(Arc::clone(&store), parts);
         (Self { site, rules, store, now, supervisor, registry, processes, seed }, recovered)
     }
