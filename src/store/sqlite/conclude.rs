@@ -62,6 +62,8 @@ pub(super) fn save(
         // An answer replaces a provisional end, whenever it comes.
         Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
         Some(earlier) if earlier == end.ending.kind() => return Ok(None),
+        // A success is never thrown away, whatever was believed before.
+        Some(_) if end.ending.kind() == OutcomeKind::Applied => {}
         Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
     }
     let Some(mut loaded) = operation::by_key(db, &end.id.key)? else { return Ok(None) };

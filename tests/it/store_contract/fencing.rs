@@ -171,3 +171,41 @@ pub(super) async fn an_attempt_that_our_stop_cut_off_is_in_doubt_and_spends_noth
         history::check(&world).await;
     }
 }
+
+/// A world that believes of an attempt which is under way that it never began.
+async fn disowned(place: &'static dyn Place) -> (World, Attempt) {
+    let world = World::on(place, &keyed()).await;
+    world.approve("case-104").await;
+    let attempt = world.begin_one().await;
+    assert_eq!(world.store.disown(&world.rules, Vec::new(), world.now).await.unwrap().len(), 1);
+    (world, attempt)
+}
+
+pub(super) async fn an_attempt_that_has_ended_for_good_takes_no_other_end(
+    place: &'static dyn Place,
+) {
+    for report in reports() {
+        let (world, attempt) = disowned(place).await;
+        let before = world.site.stored();
+        let is_success = matches!(report.outcome, Outcome::Applied { .. });
+        let same = matches!(report.outcome, Outcome::NotTaken { .. });
+        let events = world.save(&[world.conclude(attempt, report.clone())]).await;
+        match (is_success, same) {
+            (true, _) => continue,
+            (_, true) => assert!(events.is_empty(), "{report:?}"),
+            (false, false) => assert!(is_fenced(&events), "{report:?}: {events:?}"),
+        }
+        assert_eq!(world.site.stored(), before, "{report:?}");
+    }
+}
+
+pub(super) async fn a_success_is_never_thrown_away(place: &'static dyn Place) {
+    let (world, attempt) = disowned(place).await;
+    let next = world.begin_one().await;
+    world.save(&[world.conclude(next, Report::new(Outcome::Rejected))]).await;
+    assert_eq!(world.site.standing().0, "blocked");
+    world.save(&[world.conclude(attempt, Report::applied(Some("7".into())))]).await;
+    let receipt = Some("7".to_owned());
+    assert_eq!(world.site.standing(), ("sent".into(), None, "confirmed".into(), 2, receipt));
+    history::check(&world).await;
+}

@@ -54,6 +54,8 @@ store_contract! {
             saving_the_same_end_again_changes_nothing,
             the_end_of_a_lost_claim_changes_nothing,
             an_end_that_another_process_claims_is_fenced,
+            an_attempt_that_has_ended_for_good_takes_no_other_end,
+            a_success_is_never_thrown_away,
             a_late_success_makes_it_sent_whatever_it_is,
             a_late_success_after_a_withdrawal_is_sent_and_said,
             a_second_different_receipt_is_said_and_the_first_is_kept,
