@@ -159,7 +159,8 @@ async fn a_program_whose_group_was_not_noted_never_runs() {
     let notes = Notes { fails: true, ..Notes::default() };
     let report = deliver_with(&command, "{}", &notes).await;
     let why = NotTakenWhy::Stale;
-    assert_eq!(report.outcome, Outcome::NotTaken { why, not_before: None });
+    let not_before = Some(NotBefore::After(NOTE_PAUSE));
+    assert_eq!(report.outcome, Outcome::NotTaken { why, not_before });
     assert_eq!(report.error_code.as_deref(), Some("not_noted"));
     assert_eq!(report.request_sent, Some(false));
     let group = notes.group().unwrap();

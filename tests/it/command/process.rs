@@ -6,6 +6,7 @@ use crate::support::{Daemon, Site, Value, command, fifo, key, release, told, unt
 use nix::sys::signal::Signal;
 
 const NONE: &str = r#"mode = "none""#;
+const KEYED: &str = r#"mode = "idempotency_key", window = "forever""#;
 
 /// A site with one follow-up and a program that does this.
 fn site(config: &str, script: &str) -> Site {
@@ -51,19 +52,46 @@ fn a_program_is_given_the_declared_variables_and_nothing_else() {
 
 #[test]
 fn a_program_that_takes_too_long_is_ended_and_in_doubt() {
-    let wait = "echo $$ > FOLDER/pid\nread line < FOLDER/never\necho late > FOLDER/late";
-    let site = site(&command(NONE, "timeout = \"500ms\""), wait);
-    fifo(&site.path("never"));
+    let retry = "timeout = \"300ms\"\nretry = { schedule = [\"1ms\"], max_attempts = 2 }";
+    let wait = "echo $$ >> FOLDER/pids\nread line < FOLDER/never\necho late > FOLDER/late";
+    for (contract, reason, attempts) in [(NONE, "ambiguous", 1), (KEYED, "budget_exhausted", 2)] {
+        let site = site(&command(contract, retry), wait);
+        fifo(&site.path("never"));
+        let daemon = Daemon::start(&site);
+        assert_eq!(site.wait(&key("case-104"))["state"], "blocked");
+        let blocked = ("blocked".into(), Some(reason.into()), "possible".into(), attempts, None);
+        assert_eq!(site.standing(), blocked);
+        let ends = site.rows("SELECT DISTINCT outcome, error_code FROM handoff_attempts");
+        assert_eq!(ends, [[text("unknown"), text("timeout")]]);
+        until("the programs are gone", || site.read("pids").lines().all(is_gone));
+        daemon.stop();
+        assert!(!site.path("late").exists());
+    }
+}
+
+#[test]
+fn a_program_whose_process_cannot_be_stored_does_not_run() {
+    let retry = "retry = { schedule = [\"1ms\"] }";
+    let site = site(&command(NONE, retry), "cat > FOLDER/request");
+    site.tamper(
+        "CREATE TRIGGER full BEFORE UPDATE OF process ON handoff_attempts
+         WHEN NEW.process IS NOT NULL BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
+    );
     let daemon = Daemon::start(&site);
-    assert_eq!(site.wait(&key("case-104"))["state"], "blocked");
-    let ambiguous = ("blocked".into(), Some("ambiguous".into()), "possible".into(), 1, None);
-    assert_eq!(site.standing(), ambiguous);
-    let end = site.rows("SELECT outcome, error_code FROM handoff_attempts");
-    assert_eq!(end, [[text("unknown"), text("timeout")]]);
-    let pid = site.read("pid");
-    until("the program is gone", || is_gone(&pid));
+    let refused = "SELECT count(*) > 0 FROM handoff_attempts WHERE error_code = 'not_noted'";
+    until("it is refused", || site.value(refused) == Value::Integer(1));
+    assert!(!site.path("request").exists());
+    let (state, _, _, _, receipt) = site.standing();
+    assert_eq!((&*state, receipt), ("pending", None));
+    let pause = "SELECT min(due_at - finished_at) >= 1000 FROM handoff_outbox
+                   JOIN handoff_attempts USING (operation_key) WHERE open_number IS NULL";
+    assert_ne!(site.value(pause), Value::Integer(0), "it is not tried again and again");
+    site.tamper("DROP TRIGGER full");
+    assert_eq!(site.wait(&key("case-104"))["state"], "sent");
     daemon.stop();
-    assert!(!site.path("late").exists());
+    assert!(site.path("request").exists());
+    let spent = "SELECT sum(spent) FROM handoff_attempts";
+    assert_eq!(site.value(spent), Value::Integer(0), "what was not run spends nothing");
 }
 
 #[test]
