@@ -547,7 +547,7 @@ fn each_wrong_value_is_refused_with_its_path_and_what_is_allowed() {
         ("", "store", "\"sqlite:x\"", "must be a table"),
         ("", "receivers", "[]", "must be a table"),
         ("", "operations", "1", "must be a table"),
-        ("store", "busy_timeout", "true", "from 1ms to 1h"),
+        ("store", "busy_timeout", "true", "from 1ms to 20s"),
         ("worker", "poll_interval", "1.7", "from 10ms to 1h"),
         ("worker", "poll_interval", "\"9ms\"", "from 10ms to 1h"),
         ("worker", "poll_interval", "\"61m\"", "from 10ms to 1h"),
