@@ -1,0 +1,10 @@
+//! Rules about the program as a process: it is started, killed, told and asked
+//! from outside, as systemd, an application and an operator would.
+//!
+//! `HANDOFF_TEST_ROUNDS` sets the rounds of the kill test, `HANDOFF_TEST_SEED`
+//! repeats one that failed.
+
+#![cfg(feature = "daemon")]
+
+mod kill;
+mod support;

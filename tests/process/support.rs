@@ -1,0 +1,380 @@
+//! A folder with a database, the program run in it, and waiting for what it does.
+
+use handoff::rusqlite::{self, Connection, Params, params};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+/// After so many looks what is waited for does not come. A bound, not a promise.
+const LOOKS: u32 = 9_000;
+
+/// Looks until there is something to see. The one place where a test waits.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..LOOKS {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        pause(LOOK);
+    }
+    panic!("waited in vain for {what}");
+}
+
+/// Lets a stretch of time pass that is random or means nothing.
+pub(crate) fn pause(time: Duration) {
+    // Nobody unparks a test's thread; an early wake only looks early.
+    std::thread::park_timeout(time);
+}
+
+/// The part of a configuration that describes the receiver `crm`.
+pub(crate) struct Crm<'a> {
+    pub(crate) faults: &'a str,
+    pub(crate) contract: &'a str,
+    pub(crate) retry: &'a str,
+    pub(crate) timeout: &'a str,
+}
+
+impl Default for Crm<'_> {
+    fn default() -> Self {
+        Self {
+            faults: "[]",
+            contract: "mode = \"idempotency_key\"\nwindow = \"forever\"",
+            retry: "initial = \"20ms\"\nmax_interval = \"100ms\"",
+            timeout: "30s",
+        }
+    }
+}
+
+impl Crm<'_> {
+    fn toml(&self) -> String {
+        let Self { faults, contract, retry, timeout } = self;
+        format!(
+            "[receivers.crm]\nkind = \"simulated\"\npath = \"crm.db\"\ntimeout = \"{timeout}\"\n\
+             faults = {faults}\n[receivers.crm.contract]\n{contract}\n\
+             [receivers.crm.retry]\n{retry}\n"
+        )
+    }
+}
+
+/// A folder with a configuration; what runs in it goes with it.
+pub(crate) struct World {
+    folder: TempDir,
+}
+
+impl World {
+    /// With a CRM that behaves.
+    pub(crate) fn new() -> Self {
+        Self::with(&Crm::default())
+    }
+
+    /// With this CRM, in a file that is delivered from `app.db`.
+    pub(crate) fn with(crm: &Crm<'_>) -> Self {
+        Self::configured(&crm.toml())
+    }
+
+    /// With these receivers and operations.
+    pub(crate) fn configured(receivers: &str) -> Self {
+        let world = Self::bare();
+        world.configure(receivers);
+        world
+    }
+
+    /// An empty folder: the defaults hold.
+    pub(crate) fn bare() -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder for the test") }
+    }
+
+    /// Writes another configuration.
+    pub(crate) fn configure(&self, receivers: &str) {
+        let text = format!(
+            "[store]\nurl = \"sqlite:app.db\"\nbusy_timeout = \"20s\"\n\
+             [worker]\npoll_interval = \"100ms\"\n[log]\nformat = \"json\"\n{receivers}"
+        );
+        self.write("handoff.toml", &text);
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), text).expect("a file of the test");
+    }
+
+    /// The program in this folder, with nothing of the tester's environment.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_handoff"));
+        command.current_dir(self.folder.path()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        if self.path("handoff.toml").exists() {
+            command.args(["--config", "handoff.toml"]);
+        }
+        command.args(arguments);
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.command(arguments).stdin(Stdio::null()))
+    }
+
+    /// Runs a command that reads this.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Done {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        // A program that has seen enough closes the pipe.
+        drop(stdin.write_all(input));
+        drop(stdin);
+        Done::from(child.wait_with_output().expect("the program ends"))
+    }
+
+    /// Starts the daemon.
+    pub(crate) fn daemon(&self) -> Daemon {
+        self.daemon_with(&[])
+    }
+
+    /// Starts the daemon with more arguments.
+    pub(crate) fn daemon_with(&self, arguments: &[&str]) -> Daemon {
+        Daemon::start(self.command(&["run"]).args(arguments))
+    }
+
+    /// Starts the daemon and waits until it serves.
+    pub(crate) fn serving(&self) -> Daemon {
+        let daemon = self.daemon();
+        daemon.event("started");
+        daemon
+    }
+
+    /// Opens a database of this folder as an application would.
+    pub(crate) fn open(&self, name: &str) -> Connection {
+        let db = Connection::open(self.path(name)).expect("the database opens");
+        db.busy_timeout(Duration::from_secs(60)).expect("a busy timeout");
+        db
+    }
+
+    /// Makes the tables.
+    pub(crate) fn migrated(self) -> Self {
+        self.run(&["migrate"]).ok();
+        self
+    }
+
+    /// Records a follow-up as an application would, by plain SQL.
+    pub(crate) fn record(&self, case: &str) -> String {
+        record(&self.open("app.db"), case)
+    }
+
+    /// The value of a query on `app.db`.
+    pub(crate) fn value<T: rusqlite::types::FromSql>(&self, sql: &str, with: impl Params) -> T {
+        let value = self.open("app.db").query_row(sql, with, |row| row.get(0));
+        value.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The number of tasks under a key at the CRM.
+    pub(crate) fn tasks(&self, key: &str) -> i64 {
+        let sql = "SELECT count(*) FROM tasks WHERE operation_key = ?1";
+        self.open("crm.db").query_row(sql, [key], |row| row.get(0)).expect("the CRM has tasks")
+    }
+
+    /// Where an operation stands.
+    pub(crate) fn state(&self, key: &str) -> String {
+        self.value("SELECT state FROM handoff_outbox WHERE operation_key = ?1", [key])
+    }
+
+    /// Waits until an operation stands there.
+    #[track_caller]
+    pub(crate) fn until_state(&self, key: &str, state: &str) {
+        until(&format!("{key} to be {state}"), || (self.state(key) == state).then_some(()));
+    }
+
+    /// Waits until so many attempts of an operation have begun.
+    #[track_caller]
+    pub(crate) fn until_attempts(&self, key: &str, number: i64) {
+        let sql = "SELECT count(*) FROM handoff_attempts WHERE operation_key = ?1";
+        let begun = || (self.value::<i64>(sql, [key]) >= number).then_some(());
+        until(&format!("attempt {number} of {key}"), begun);
+    }
+}
+
+/// Records a follow-up by plain SQL, and returns its key.
+pub(crate) fn record(db: &Connection, case: &str) -> String {
+    let key = format!("harbor:create-followup:v1:{case}");
+    let payload = format!(r#"{{"case_id":"{case}","title":"Call about {case}"}}"#);
+    let sql = "INSERT INTO handoff_approvals (operation_key, receiver, payload, approved_by)
+               VALUES (?1, 'crm', ?2, 'ann')";
+    db.execute(sql, params![key, payload]).expect("it is recorded");
+    key
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program prints UTF-8");
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Done {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        Self::from(command.output().expect("the program starts"))
+    }
+
+    /// It must have done what was asked.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        self.exits(0)
+    }
+
+    /// It must have ended so.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// It must have said this to the person.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "no {text:?} in {self:#?}");
+        self
+    }
+
+    /// The result, which must be JSON and nothing else.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
+
+/// A daemon that is killed when the test is done with it.
+pub(crate) struct Daemon {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Daemon {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            for line in stderr.lines() {
+                let line = line.expect("the log is UTF-8");
+                lock(&kept).push(line);
+            }
+        });
+        Self { child, lines, reader: Some(reader) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a process id");
+        kill(Pid::from_raw(pid), signal).expect("the daemon can be told");
+    }
+
+    /// What was logged so far, line by line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        lock(&self.lines).clone()
+    }
+
+    /// The records of this event so far.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        let records = self.lines().into_iter().filter_map(|line| serde_json::from_str(&line).ok());
+        records.filter(|record: &Value| record["event"] == event).collect()
+    }
+
+    /// Waits for the first record of this event.
+    #[track_caller]
+    pub(crate) fn event(&self, event: &str) -> Value {
+        self.nth_event(event, 1)
+    }
+
+    /// Waits for the n-th record of this event.
+    #[track_caller]
+    pub(crate) fn nth_event(&self, event: &str, n: usize) -> Value {
+        for _ in 0..LOOKS {
+            if let Some(record) = self.events(event).into_iter().nth(n - 1) {
+                return record;
+            }
+            pause(LOOK);
+        }
+        panic!("no {event} number {n} in {:#?}", self.lines());
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let status = until("the daemon to end", || {
+            self.child.try_wait().expect("it is our child")
+        });
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the log is read to its end");
+        }
+        status
+    }
+
+    /// Waits for the end, which must have this exit code.
+    #[track_caller]
+    pub(crate) fn exits(&mut self, code: i32) -> Vec<String> {
+        let status = self.ended();
+        assert_eq!(status.code(), Some(code), "{:#?}", self.lines());
+        self.lines()
+    }
+
+    /// Stops it as a service manager would.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        self.signal(Signal::SIGTERM);
+        self.exits(0)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a program is installed. Its absence fails a run in CI.
+pub(crate) fn present(program: &str) -> bool {
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|folder| folder.join(OsStr::new(program)).is_file())
+    });
+    assert!(found || std::env::var_os("CI").is_none(), "{program} is missing");
+    if !found {
+        eprintln!("skipped: no {program} here");
+    }
+    found
+}
