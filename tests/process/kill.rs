@@ -15,7 +15,8 @@ const FAULTS: &str = r#"[
   { on = "random", rate = 0.1, fault = "unreachable" },
   { on = "random", rate = 0.1, fault = "malformed" },
   { on = "random", rate = 0.05, fault = "late", delay = "40ms" },
-  { on = "random", rate = 0.3, fault = "slow", delay = "30ms" },
+  { on = "random", rate = 0.2, fault = "slow", delay = "30ms" },
+  { on = "random", rate = 0.3, fault = "slow", delay = "200ms" },
 ]"#;
 const RETRY: &str = "initial = \"5ms\"\nmax_interval = \"40ms\"\nmax_attempts = 10000";
 /// The longest that a daemon lives, in milliseconds: its start, and some work.
@@ -131,7 +132,7 @@ fn application(world: &World, seed: u64, over: &AtomicBool) -> BTreeSet<String> 
             world.run(&[&["approve", "create-followup"], &fields[..]].concat()).ok();
             recorded.insert(format!("harbor:create-followup:v1:cli-{case}"));
         }
-        chance.pause(300);
+        chance.pause(80);
     }
     recorded
 }
