@@ -6,5 +6,10 @@
 
 #![cfg(feature = "daemon")]
 
+mod cli;
+mod database;
 mod kill;
+mod notify;
+mod readonly;
+mod signals;
 mod support;

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 /// After so many looks what is waited for does not come. A bound, not a promise.
-const LOOKS: u32 = 9_000;
+const LOOKS: u32 = 3_000;
 
 /// Looks until there is something to see. The one place where a test waits.
 #[track_caller]
@@ -186,6 +186,28 @@ impl World {
         self.open("crm.db").query_row(sql, [key], |row| row.get(0)).expect("the CRM has tasks")
     }
 
+    /// Every row of every table, to compare before and after.
+    pub(crate) fn contents(&self) -> Vec<String> {
+        let db = self.open("app.db");
+        let rows = |sql: &str| -> Vec<String> {
+            let mut read = db.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let columns = read.column_count();
+            let row = |row: &rusqlite::Row<'_>| {
+                let cells = (0..columns).map(|n| row.get::<_, rusqlite::types::Value>(n));
+                Ok(format!("{:?}", cells.collect::<Result<Vec<_>, _>>()?))
+            };
+            let rows = read.query_map([], row).and_then(Iterator::collect);
+            rows.unwrap_or_else(|error| panic!("{sql}: {error}"))
+        };
+        let tables = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name";
+        let mut tables = db.prepare(tables).expect("a schema");
+        let names = tables.query_map([], |row| row.get::<_, String>(0)).expect("tables");
+        let names = names.map(|name| name.expect("a name"));
+        // Where the clock stood is kept with every commit, whatever it was for.
+        let names = names.filter(|name| name != "handoff_meta");
+        names.flat_map(|name| rows(&format!("SELECT '{name}', * FROM \"{name}\""))).collect()
+    }
+
     /// Where an operation stands.
     pub(crate) fn state(&self, key: &str) -> String {
         self.value("SELECT state FROM handoff_outbox WHERE operation_key = ?1", [key])
@@ -331,9 +353,7 @@ impl Daemon {
     /// Waits for the end.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        let status = until("the daemon to end", || {
-            self.child.try_wait().expect("it is our child")
-        });
+        let status = until("the daemon to end", || self.child.try_wait().expect("it is our child"));
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the log is read to its end");
         }
