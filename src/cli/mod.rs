@@ -63,7 +63,8 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "handoff", &mut script);
-            output::print(String::from_utf8_lossy(&script).trim_end())?;
+            let script = String::from_utf8_lossy(&script);
+            global.output().result(&serde_json::json!({ "script": script }), &script)?;
             Ok(Exit::Done)
         }
         Command::Demo => demo::demo(global.output()).await,
