@@ -18,6 +18,7 @@ pub use exit::{Exit, Failure};
 use crate::config::{self, Loaded, Request};
 use crate::jitter::Seed;
 use crate::outbox::rules::Rules;
+use crate::plain;
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -44,11 +45,12 @@ fn end(output: Output, done: &Result<Exit, Failure>) -> ExitCode {
         Err(failure) => {
             if output.json {
                 let shown = serde_json::to_string(&failure.shown());
-                output::note(&shown.unwrap_or_else(|_| failure.message.clone()));
+                let shown = shown.unwrap_or_else(|_| failure.message.clone());
+                output::note(&plain::json(&shown));
             } else {
-                output::note(&format!("error: {}", failure.message));
+                output::note(&format!("error: {}", plain::lines(&failure.message)));
                 if let Some(hint) = &failure.hint {
-                    output::note(&format!("next: {hint}"));
+                    output::note(&format!("next: {}", plain::lines(hint)));
                 }
             }
             failure.exit
@@ -85,7 +87,6 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
 /// What most commands need: the configuration and the open database.
 struct Session {
     output: Output,
-    loaded: Loaded,
     rules: Arc<Rules>,
     store: Sqlite,
 }
@@ -95,8 +96,18 @@ impl Session {
     async fn open(global: &arguments::Global, access: Access) -> Result<Self, Failure> {
         let loaded = config::load(&global.request())?;
         let rules = Arc::new(loaded.settings.rules(Seed::draw()));
+        Self::with(global, &loaded, rules, access).await
+    }
+
+    /// Opens the database of a configuration.
+    async fn with(
+        global: &arguments::Global,
+        loaded: &Loaded,
+        rules: Arc<Rules>,
+        access: Access,
+    ) -> Result<Self, Failure> {
         let store = Sqlite::open(&loaded.settings.store, access, "cli").await?;
-        Ok(Self { output: global.output(), loaded, rules, store })
+        Ok(Self { output: global.output(), rules, store })
     }
 
     /// Warns if nobody delivers what is in the database.

@@ -1,7 +1,8 @@
 //! Killed and stopped at random moments under load: nothing is lost and nothing
 //! is done twice.
 
-use crate::support::{Crm, Daemon, World, pause, record, until};
+use crate::daemon::Daemon;
+use crate::support::{Crm, World, pause, record, until};
 use handoff::jitter::Seed;
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
@@ -138,25 +139,29 @@ fn application(world: &World, seed: u64, over: &AtomicBool) -> BTreeSet<String> 
 }
 
 /// Lets a daemon work until nothing is pending. What was alone in flight at three
-/// kills is left to a person, who has it tried again.
+/// kills is left to a person, who has it tried again, one delivery at a time.
 fn settle(world: &World) -> Vec<String> {
     let daemon = world.serving();
-    let open = "SELECT count(*) FROM handoff_outbox WHERE state = 'pending'";
-    let nothing_open = || (world.value::<i64>(open, []) == 0).then_some(());
-    until("nothing to be pending", nothing_open);
-    let db = world.open("app.db");
-    let mut blocked = db
-        .prepare("SELECT operation_key, blocked_reason FROM handoff_outbox WHERE state = 'blocked'")
-        .expect("there are operations");
-    let blocked = blocked
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .and_then(Iterator::collect::<Result<Vec<(String, String)>, _>>)
-        .expect("they can be read");
-    for (key, reason) in blocked {
-        assert_eq!(reason, "crashed", "{key}");
-        world.run(&["retry", &key]).ok();
-    }
-    until("nothing to be pending", nothing_open);
+    until("every operation to be sent", || {
+        let db = world.open("app.db");
+        let open = "SELECT count(*) FROM handoff_outbox WHERE state = 'pending'";
+        let open: i64 = db.query_row(open, [], |row| row.get(0)).expect("there are operations");
+        let mut blocked = db
+            .prepare(
+                "SELECT operation_key, blocked_reason FROM handoff_outbox
+                       WHERE state = 'blocked'",
+            )
+            .expect("there are operations");
+        let blocked = blocked
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .and_then(Iterator::collect::<Result<Vec<(String, String)>, _>>)
+            .expect("they can be read");
+        for (key, reason) in &blocked {
+            assert_eq!(reason, "crashed", "{key}");
+            world.run(&["retry", key]).ok();
+        }
+        (open == 0 && blocked.is_empty()).then_some(())
+    });
     daemon.stop()
 }
 
@@ -183,7 +188,9 @@ fn check_ledger(world: &World, recorded: &BTreeSet<String>) {
         ),
         (
             "every operation is sent, with the task's id as its receipt",
-            "SELECT operation_key FROM handoff_outbox AS o WHERE state <> 'sent'
+            "SELECT operation_key || ' is ' || concat_ws(', ', state, blocked_reason, effect, remote_id,
+                    solo_crashes, last_error)
+               FROM handoff_outbox AS o WHERE state <> 'sent'
                 OR effect <> 'confirmed' OR last_error IS NOT NULL OR remote_id IS NOT
                 (SELECT CAST(task_id AS TEXT) FROM crm.tasks AS t
                   WHERE t.operation_key = o.operation_key)",

@@ -6,10 +6,15 @@
 
 #![cfg(feature = "daemon")]
 
+mod approve;
 mod cli;
+mod daemon;
 mod database;
+mod hostile;
 mod kill;
 mod notify;
 mod readonly;
 mod signals;
 mod support;
+mod tables;
+mod terminal;

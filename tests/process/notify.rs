@@ -1,6 +1,7 @@
 //! What the service manager is told, seen from a socket of the test's own.
 
-use crate::support::{Crm, Daemon, World, until};
+use crate::daemon::Daemon;
+use crate::support::{Crm, World, until};
 use nix::sys::signal::Signal;
 use std::os::unix::net::UnixDatagram;
 

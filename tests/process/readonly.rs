@@ -1,6 +1,7 @@
 //! A database that the user may read and not write.
 
-use crate::support::{Daemon, Done, World};
+use crate::daemon::Daemon;
+use crate::support::{Done, World};
 use nix::unistd::{Gid, Uid};
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,6 +1,7 @@
 //! What the daemon does when it is told something by a signal.
 
-use crate::support::{Crm, Daemon, World, until};
+use crate::daemon::Daemon;
+use crate::support::{Crm, World, until};
 use nix::sys::signal::Signal;
 
 /// A CRM that takes it at once and answers after a while.

@@ -1,14 +1,12 @@
 //! A folder with a database, the program run in it, and waiting for what it does.
 
+use crate::daemon::Daemon;
 use handoff::rusqlite::{self, Connection, Params, params};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -19,14 +17,20 @@ const LOOKS: u32 = 3_000;
 
 /// Looks until there is something to see. The one place where a test waits.
 #[track_caller]
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_or(look, || what.to_owned())
+}
+
+/// The same, with more to say when it does not come.
+#[track_caller]
+pub(crate) fn until_or<T>(mut look: impl FnMut() -> Option<T>, what: impl Fn() -> String) -> T {
     for _ in 0..LOOKS {
         if let Some(seen) = look() {
             return seen;
         }
         pause(LOOK);
     }
-    panic!("waited in vain for {what}");
+    panic!("waited in vain for {}", what());
 }
 
 /// Lets a stretch of time pass that is random or means nothing.
@@ -123,11 +127,13 @@ impl World {
     }
 
     /// Runs a command to its end.
+    #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> Done {
-        Done::of(self.command(arguments).stdin(Stdio::null()))
+        self.run_with(arguments, b"")
     }
 
-    /// Runs a command that reads this.
+    /// Runs a command that reads this to its end.
+    #[track_caller]
     pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Done {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -136,7 +142,22 @@ impl World {
         // A program that has seen enough closes the pipe.
         drop(stdin.write_all(input));
         drop(stdin);
-        Done::from(child.wait_with_output().expect("the program ends"))
+        let read = |pipe: Option<Box<dyn Read + Send>>| {
+            let mut pipe = pipe.expect("a pipe");
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.read_to_end(&mut bytes).expect("a pipe");
+                bytes
+            })
+        };
+        let stdout = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+        let stderr = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+        let mut running = Running(child);
+        let status = until(&format!("the end of {arguments:?}"), || {
+            running.0.try_wait().expect("it is our child")
+        });
+        let [stdout, stderr] = [stdout, stderr].map(|read| read.join().expect("it was read"));
+        Done::from(Output { status, stdout, stderr })
     }
 
     /// Starts the daemon.
@@ -238,6 +259,16 @@ pub(crate) fn record(db: &Connection, case: &str) -> String {
     key
 }
 
+/// A child that does not outlive the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// How a command ended, and what it said.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -287,104 +318,6 @@ impl Done {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
-}
-
-/// A daemon that is killed when the test is done with it.
-pub(crate) struct Daemon {
-    child: Child,
-    lines: Arc<Mutex<Vec<String>>>,
-    reader: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Daemon {
-    pub(crate) fn start(command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&lines);
-        let reader = std::thread::spawn(move || {
-            for line in stderr.lines() {
-                let line = line.expect("the log is UTF-8");
-                lock(&kept).push(line);
-            }
-        });
-        Self { child, lines, reader: Some(reader) }
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).expect("a process id");
-        kill(Pid::from_raw(pid), signal).expect("the daemon can be told");
-    }
-
-    /// What was logged so far, line by line.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        lock(&self.lines).clone()
-    }
-
-    /// The records of this event so far.
-    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
-        let records = self.lines().into_iter().filter_map(|line| serde_json::from_str(&line).ok());
-        records.filter(|record: &Value| record["event"] == event).collect()
-    }
-
-    /// Waits for the first record of this event.
-    #[track_caller]
-    pub(crate) fn event(&self, event: &str) -> Value {
-        self.nth_event(event, 1)
-    }
-
-    /// Waits for the n-th record of this event.
-    #[track_caller]
-    pub(crate) fn nth_event(&self, event: &str, n: usize) -> Value {
-        for _ in 0..LOOKS {
-            if let Some(record) = self.events(event).into_iter().nth(n - 1) {
-                return record;
-            }
-            pause(LOOK);
-        }
-        panic!("no {event} number {n} in {:#?}", self.lines());
-    }
-
-    /// Waits for the end.
-    #[track_caller]
-    pub(crate) fn ended(&mut self) -> ExitStatus {
-        let status = until("the daemon to end", || self.child.try_wait().expect("it is our child"));
-        if let Some(reader) = self.reader.take() {
-            reader.join().expect("the log is read to its end");
-        }
-        status
-    }
-
-    /// Waits for the end, which must have this exit code.
-    #[track_caller]
-    pub(crate) fn exits(&mut self, code: i32) -> Vec<String> {
-        let status = self.ended();
-        assert_eq!(status.code(), Some(code), "{:#?}", self.lines());
-        self.lines()
-    }
-
-    /// Stops it as a service manager would.
-    #[track_caller]
-    pub(crate) fn stop(mut self) -> Vec<String> {
-        self.signal(Signal::SIGTERM);
-        self.exits(0)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a program is installed. Its absence fails a run in CI.
