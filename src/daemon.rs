@@ -7,7 +7,7 @@ use crate::process::ProcessGroup;
 use crate::receiver::BuildError;
 use crate::signal::{self, Asked};
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
-use crate::store::{Event, Store, StoreError};
+use crate::store::{Event, Mirror, Store, StoreError};
 use crate::supervisor::{Control, Parts, Pulse, Supervisor, log_event};
 use crate::wake::Watcher;
 use crate::{systemd, telemetry};
@@ -191,7 +191,7 @@ async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
             "an earlier process ended during these attempts; each may have acted"
         );
     }
-    store.mirror(&parts.rules).await?;
+    store.mirror(&parts.rules, Mirror::Replace).await?;
     Ok(clock)
 }
 

@@ -98,7 +98,8 @@ pub fn script(now: Timestamp) -> String {
     for (step, number) in STEPS.iter().zip(1_u32..) {
         script.push_str(step);
         script.push_str(&format!(
-            "\nINSERT INTO handoff_schema (version, applied_at, program) VALUES ({number}, {}, '{}');\n",
+            "\nINSERT INTO handoff_schema (version, applied_at, program)\n\
+             VALUES ({number}, {}, '{}');\n",
             now.as_millis(),
             program()
         ));

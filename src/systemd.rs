@@ -55,6 +55,9 @@ pub async fn watchdog(pulse: Pulse) {
 
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!(event = "notify_failed", error = %error, "the service manager was not told");
+        tracing::debug!(
+            event = "notify_failed", error = %error,
+            "the service manager was not told"
+        );
     }
 }

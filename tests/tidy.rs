@@ -26,7 +26,8 @@ const LINES_MAX: usize = 399;
 const COLUMNS_MAX: usize = 100;
 
 /// Where a test may wait for another process to move.
-const MAY_SLEEP: &[&str] = &["tests/it/process.rs", "tests/it/support/process.rs"];
+const MAY_SLEEP: &[&str] =
+    &["src/receiver/waiting.rs", "tests/it/support/process.rs", "tests/process/support.rs"];
 
 /// Something that breaks a rule: where, what, and what to do.
 #[derive(Debug)]
@@ -77,6 +78,15 @@ fn a_module_is_named_after_what_it_holds() {
 fn nothing_unfinished_or_switched_off_is_left() {
     report(&sources(""), |source| words::leftovers(&source.code));
     report(&sources(""), |source| words::silent_expectations(&source.code));
+}
+
+#[test]
+fn every_log_event_is_in_the_documented_list_and_only_those() {
+    let used: BTreeSet<String> =
+        sources("src/").iter().flat_map(|source| words::events(&source.text)).collect();
+    let listed = words::listed_events(&tree::read("docs/operating.md"));
+    assert!(used.len() > 10, "the events are found: {used:?}");
+    assert_eq!(used, listed, "docs/operating.md lists the events of the log, each once");
 }
 
 #[test]

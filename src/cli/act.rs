@@ -2,7 +2,6 @@
 
 use super::arguments::{Act as Arguments, Global, Withdraw};
 use super::{Exit, Failure, Session, actor, no_such_key, output};
-use crate::clock::{Now, wall};
 use crate::outbox::operation::APPROVER_BYTES_MAX;
 use crate::outbox::policy::Step;
 use crate::outbox::state::Verb;
@@ -47,9 +46,8 @@ async fn act(
         who,
         reason: reason.map(str::to_owned),
     };
-    // The steady clock never lags behind the wall clock, and the daemon decides
-    // again with its own before it delivers.
-    let acted = session.store.act(&session.rules, act, Now::at(wall())).await?;
+    let now = session.now().await?;
+    let acted = session.store.act(&session.rules, act, now).await?;
     report(&session, verb, key, acted)
 }
 

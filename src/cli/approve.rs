@@ -12,8 +12,8 @@ use crate::outbox::operation_type::OperationType;
 use crate::outbox::payload::{PAYLOAD_BYTES_MAX, Payload};
 use crate::outbox::rules::Rules;
 use crate::record::{RecordError, Recorded};
-use crate::store::Store;
 use crate::store::sqlite::Access;
+use crate::store::{Mirror, Store};
 use serde_json::{Map, Value};
 use std::io::Read;
 use std::path::Path;
@@ -34,7 +34,8 @@ pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, 
         let made = format!("made the database {}", session.store.path().display());
         session.output.hint(&output::plain(&made));
     }
-    session.store.mirror(&rules).await?;
+    // The names of a database that has some are the daemon's to change.
+    session.store.mirror(&rules, Mirror::IfEmpty).await?;
     refuse_other_version(&session, kind, &operation.key).await?;
     let key = operation.key.as_str().to_owned();
     let recorded = session.store.record(&rules, operation).await?;
@@ -123,7 +124,7 @@ fn due(text: &str) -> Result<Timestamp, Failure> {
         Failure::new(Exit::Refused, message)
             .hint("write a time such as 2027-01-31T09:00:00Z, or a duration such as 2h")
     };
-    let time = match humantime::parse_duration(text) {
+    let time = match config::parse_duration(text) {
         Ok(delay) => wall().plus(delay),
         Err(_) => text.parse().map_err(|_| refused("is no time"))?,
     };

@@ -113,7 +113,7 @@ pub(crate) struct Approve {
     /// The payload, a JSON object: a file, or - for standard input
     #[arg(long, value_name = "FILE|-", required_unless_present = "field")]
     pub(crate) payload: Option<PathBuf>,
-    /// Who approved it [default: os:<login>]
+    /// Who approved it (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) approver: Option<String>,
     /// Do not deliver before this time (RFC 3339) or for so long (such as 2h)
@@ -153,7 +153,7 @@ pub(crate) struct Wait {
     /// Operation key
     pub(crate) key: String,
     /// Give up after this time (such as 30s); without it, wait for ever
-    #[arg(long, value_parser = humantime::parse_duration)]
+    #[arg(long, value_parser = crate::config::parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct Act {
     /// Only if the operation still has this version
     #[arg(long, value_name = "NUMBER")]
     pub(crate) version: Option<u64>,
-    /// Who acts [default: os:<login>]
+    /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) actor: Option<String>,
     /// Why; kept in the audit
@@ -190,7 +190,7 @@ pub(crate) struct Withdraw {
     /// Only if the operation still has this version
     #[arg(long, value_name = "NUMBER")]
     pub(crate) version: Option<u64>,
-    /// Who acts [default: os:<login>]
+    /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) actor: Option<String>,
 }

@@ -6,8 +6,8 @@ use crate::clock::wall;
 use crate::config;
 use crate::jitter::Seed;
 use crate::schema;
-use crate::store::Store;
 use crate::store::sqlite::{Access, Sqlite, path_of};
+use crate::store::{Mirror, Store};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) async fn migrate(global: &Global, command: &Migrate) -> Result<Exit, 
         settings.explicit = true;
     }
     let store = Sqlite::open(&settings, Access::Create, "cli").await?;
-    store.mirror(&rules).await?;
+    store.mirror(&rules, Mirror::Replace).await?;
     let migrated =
         Migrated { store: store.path().display().to_string(), version: schema::VERSION, receivers };
     let text = format!(

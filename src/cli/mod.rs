@@ -15,10 +15,12 @@ mod wait;
 
 pub use exit::{Exit, Failure};
 
+use crate::clock::{Clock, Now};
 use crate::config::{self, Loaded, Request};
 use crate::jitter::Seed;
 use crate::outbox::rules::Rules;
 use crate::plain;
+use crate::store::Store;
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -35,6 +37,8 @@ pub fn main() -> ExitCode {
         Err(error) => return end(output, &Err(Failure::from(error))),
     };
     let done = runtime.block_on(dispatch(arguments));
+    // Whatever is left on other threads is no part of the answer any more.
+    runtime.shutdown_background();
     end(output, &done)
 }
 
@@ -108,6 +112,11 @@ impl Session {
     ) -> Result<Self, Failure> {
         let store = Sqlite::open(&loaded.settings.store, access, "cli").await?;
         Ok(Self { output: global.output(), rules, store })
+    }
+
+    /// Both clocks as the daemon left them.
+    async fn now(&self) -> Result<Now, Failure> {
+        Ok(Clock::resume(self.store.steady_mark().await?.as_ref()).now())
     }
 
     /// Warns if nobody delivers what is in the database.

@@ -3,7 +3,7 @@
 use super::arguments::{Global, List};
 use super::output::{self, plain, table};
 use super::{Exit, Failure, Session, no_such_key};
-use crate::clock::{Now, Timestamp, wall};
+use crate::clock::{Timestamp, wall};
 use crate::outbox::policy::{Gate, Next, Step, Surroundings, next};
 use crate::outbox::state::{BlockReason, State, Verb};
 use crate::outbox::verbs::{advice, open_verbs};
@@ -177,7 +177,7 @@ struct Explained<'a> {
 pub(super) async fn explain(global: &Global, key: &str) -> Result<Exit, Failure> {
     let session = Session::open(global, Access::Existing).await?;
     let row = session.store.find(key).await?.ok_or_else(|| no_such_key(key))?;
-    let now = Now::at(wall());
+    let now = session.now().await?;
     let judged = session.rules.judge(&row.recorded, now);
     let terms = session.rules.terms(&row.receiver);
     let follows = next(&row.facts, &judged.around, terms, now);

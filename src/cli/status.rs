@@ -3,7 +3,7 @@
 use super::arguments::Global;
 use super::output::{plain, table};
 use super::{Exit, Failure, Session};
-use crate::clock::{Now, Timestamp, wall};
+use crate::clock::Timestamp;
 use crate::store::sqlite::{Access, DaemonLock};
 use crate::store::{ReceiverCounts, Store};
 use serde::Serialize;
@@ -21,7 +21,7 @@ struct Status<'a> {
 
 pub(super) async fn status(global: &Global, check: bool) -> Result<Exit, Failure> {
     let session = Session::open(global, Access::Existing).await?;
-    let now = Now::at(wall());
+    let now = session.now().await?;
     let summary = session.store.summary(now).await?;
     let blocked: i64 = summary.receivers.iter().map(|counts| counts.blocked).sum();
     let status = Status {

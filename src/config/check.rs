@@ -82,8 +82,7 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> impl Fn(&Value) -> Ch
         };
         let (from, to) = (duration::show(*range.start()), duration::show(*range.end()));
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-        let must =
-            format!("must be a duration from {from} to {to}, in quotes and with its unit{why}");
+        let must = format!("must be a duration from {from} to {to}, with its unit{why}");
         Err(Wrong::new(must, "write for example \"1s\", \"500ms\" or \"1m30s\""))
     }
 }

@@ -36,7 +36,7 @@ pub(super) const fn days(count: u64) -> Duration {
 /// # Errors
 ///
 /// Says what is wrong with it, in a few words.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     check(text)?;
     let unrepresentable = |_| "it is too long, or no whole number of milliseconds".to_owned();
     let duration = humantime::parse_duration(text).map_err(unrepresentable)?;

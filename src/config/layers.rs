@@ -115,8 +115,8 @@ pub(super) fn environment(variables: &[(String, String)], problems: &mut Problem
             None => {
                 let problem =
                     format!("no key has this name; names that begin with {PREFIX} are ours");
-                let remedy = "unset it, or write the key's path in capitals with __ between levels, \
-                              such as HANDOFF_WORKER__POLL_INTERVAL";
+                let remedy = "unset it, or write the key's path in capitals with __ between \
+                              levels, such as HANDOFF_WORKER__POLL_INTERVAL";
                 problems.add(Some(&origin), "", None, problem, remedy);
             }
         }
@@ -139,6 +139,10 @@ fn path_of(rest: &str) -> Option<Vec<String>> {
     let lower = rest.to_ascii_lowercase();
     let mut levels = lower.splitn(2, "__");
     let (first, inside) = (levels.next()?, levels.next());
+    // No key at the top has an underscore: this is STORE_URL for STORE__URL.
+    if first.contains('_') {
+        return None;
+    }
     let Some(Takes::Named(keys)) = find(ROOT, first).map(|key| key.takes) else {
         return Some(lower.split("__").map(str::to_owned).collect());
     };

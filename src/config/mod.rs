@@ -30,6 +30,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use duration::parse as parse_duration;
 pub use problem::{ConfigError, Problem};
 
 use crate::jitter::Seed;

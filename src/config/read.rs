@@ -71,6 +71,8 @@ impl Wrong {
 pub(super) struct Table<'a> {
     path: String,
     values: &'a Map<String, Value>,
+    /// Where it comes from itself; tables that were merged come from nowhere.
+    origin: Option<&'a str>,
     /// Whether its values are listed one by one, or as part of a list that they stand in.
     listed: bool,
 }
@@ -78,7 +80,7 @@ pub(super) struct Table<'a> {
 impl<'a> Table<'a> {
     /// The whole tree.
     pub(super) fn root(values: &'a Map<String, Value>) -> Self {
-        Self { path: String::new(), values, listed: true }
+        Self { path: String::new(), values, origin: None, listed: true }
     }
 
     /// Whether someone gave the key a value; a default does not count.
@@ -178,7 +180,10 @@ impl Reader {
         let Some(value) = table.values.get(key) else { return Ok(None) };
         let path = join(&table.path, key);
         match &value.kind {
-            ValueKind::Table(values) => Ok(Some(Table { path, values, listed: table.listed })),
+            ValueKind::Table(values) => {
+                let origin = value.origin();
+                Ok(Some(Table { path, values, origin, listed: table.listed }))
+            }
             ValueKind::Nil => Err(Reported),
             _ => Err(self.refuse(table, key, "must be a table", format!("write [{path}]"))),
         }
@@ -206,7 +211,7 @@ impl Reader {
                 return Err(self.refuse(table, key, no_tables, remedy));
             };
             let path = format!("{}[{index}]", join(&table.path, key));
-            tables.push(Table { path, values, listed: false });
+            tables.push(Table { path, values, origin: item.origin(), listed: false });
         }
         self.show(table, key, show::toml(value), value.origin());
         Ok(tables)
@@ -232,7 +237,7 @@ impl Reader {
         let value = table.values.get(key);
         let origin = match value {
             Some(value) => origin(value),
-            None => origin_of(table.values),
+            None => origin_of(table.values).or(table.origin),
         };
         let shown = value.map(show::toml);
         self.problems.add(origin, &join(&table.path, key), shown.as_deref(), problem, remedy);

@@ -35,7 +35,9 @@ pub(super) fn read(reader: &mut Reader, root: &Table<'_>, folder: &Path) -> Read
 fn read_store(reader: &mut Reader, root: &Table<'_>) -> Read<store::Settings> {
     let table = reader.section(root, "store")?;
     let url = reader.required(&table, "url", SET, store_url);
-    let busy_timeout = reader.required(&table, "busy_timeout", SET, duration(ms(1)..=hours(1)));
+    // Well below the unit's WatchdogSec: a wait for the lock is no hung loop.
+    let range = ms(1)..=ms(20_000);
+    let busy_timeout = reader.required(&table, "busy_timeout", SET, duration(range));
     let explicit = table.is_given("url");
     Ok(store::Settings { url: url?, busy_timeout: busy_timeout?, explicit })
 }

@@ -230,14 +230,17 @@ impl Facts {
         if let Ending::Outcome(Outcome::Applied { remote_id, .. }) = end.ending {
             return self.proven(remote_id.clone(), SettledBy::Reply);
         }
-        self.failed_at = Some(end.ended);
+        if self.proof.is_none() {
+            self.failed_at = Some(end.ended);
+        }
         self.not_before = end.not_before;
         self.answered(end.ending);
     }
 
     /// The receipt. The receiver's own word takes the place of a person's; its
-    /// first receipt stays.
+    /// first receipt stays. A delivery that settled it is none that failed.
     fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {
+        self.failed_at = None;
         let has_receipt = self.proof.as_ref().is_some_and(|proof| {
             matches!(proof.by, SettledBy::Reply | SettledBy::LookUp) && proof.remote_id.is_some()
         });
@@ -257,10 +260,9 @@ impl Facts {
             Ending::CutOff => &Outcome::Unknown,
         };
         match outcome {
-            Outcome::Unknown => {
-                self.answer = Answer::None;
-                self.absences = 0;
-            }
+            // Its start has cleared the answer. One that is here all the same is
+            // a later attempt's, which the end of a lost claim does not overwrite.
+            Outcome::Unknown => self.absences = 0,
             Outcome::AlreadyExists { .. } => self.answer = Answer::Exists,
             Outcome::Rejected => self.answer = Answer::Rejected,
             Outcome::Unauthorised => self.answer = Answer::Refused,

@@ -386,7 +386,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_canonical_form_is_its_own_canonical_form(text in r#"\{("[a-zé]{1,4}":-?(0|[1-9][0-9]{0,4})(\.[0-9]{1,3})?)?\}"#) {
+        fn a_canonical_form_is_its_own_canonical_form(
+            text in r#"\{("[a-zé]{1,4}":-?(0|[1-9][0-9]{0,4})(\.[0-9]{1,3})?)?\}"#
+        ) {
             let once = canonical(&text).unwrap();
             prop_assert_eq!(canonical(&once).unwrap(), once);
         }

@@ -47,7 +47,8 @@ impl Retry {
     ///
     /// `tries` counts deliveries since the budget began, this one included.
     /// `None` where nothing needs to be waited for: an attempt of ours that was
-    /// never begun, or that the end of a process or a stop interrupted.
+    /// never begun and asks for no pause, or that the end of a process or a
+    /// stop interrupted.
     ///
     /// # Properties
     ///
@@ -71,7 +72,7 @@ impl Retry {
                 | Outcome::Conflict
                 | Outcome::Unauthorised
                 | Outcome::Unexpected
-                | Outcome::NotTaken { why: NotTakenWhy::Stale, .. },
+                | Outcome::NotTaken { why: NotTakenWhy::Stale, not_before: None },
             ) => return None,
             Ending::Outcome(Outcome::Unknown) => None,
             Ending::Outcome(

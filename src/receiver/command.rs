@@ -48,18 +48,21 @@ mod evidence;
 mod tests;
 
 use super::{AttemptId, Journal, NotKept, Receiver, launcher};
-use crate::outbox::outcome::{NotTakenWhy, Report};
+use crate::outbox::outcome::{NotBefore, NotTakenWhy, Outcome, Report};
 use crate::store::Attempt;
 use async_trait::async_trait;
 use child::Started;
 use evidence::Mask;
 use serde_json::Value;
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// The file of this very program, whatever has become of the one on disk since.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Version of what a program is given and says.
 const PROTOCOL: u32 = 1;
+/// After a process group could not be stored, the least time until the next try.
+const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a program is started.
 #[derive(Clone, Debug)]
@@ -103,8 +106,7 @@ impl Command {
         };
         if let Err(error) = note(id, &started, journal).await {
             started.call_off().await;
-            return Report::not_taken(NotTakenWhy::Stale, "not_noted")
-                .evidence(&self.mask.show(&error.to_string()));
+            return not_noted().evidence(&self.mask.show(&error.to_string()));
         }
         answer::report(&started.run(request).await, &nonce, &self.mask)
     }
@@ -119,6 +121,14 @@ impl Command {
         )
         .into_bytes()
     }
+}
+
+/// The program was not let go. What stands in the way may do so for long, and
+/// costs no try, so that without a pause it would be tried again and again.
+fn not_noted() -> Report {
+    let not_before = Some(NotBefore::After(NOTE_PAUSE));
+    let outcome = Outcome::NotTaken { why: NotTakenWhy::Stale, not_before };
+    Report { request_sent: Some(false), ..Report::new(outcome).code("not_noted") }
 }
 
 /// Has the process group stored, which must be so before the program may run.

@@ -9,6 +9,8 @@ pub mod command;
 pub mod fault;
 pub mod launcher;
 pub mod simulated;
+#[cfg(test)]
+mod waiting;
 
 use crate::jitter::Seed;
 use crate::outbox::contract::Contract;

@@ -3,6 +3,45 @@
 //! A store makes an [`Attempt`] only after its commit has returned, and takes
 //! back a [`Concluded`]. It never makes a remote call and never hands out a
 //! transaction, so none can be open while something is waited for.
+//!
+//! # Example: a transaction held while something is waited for
+//!
+//! The compiler refuses a task that does so: a transaction cannot be sent
+//! between threads.
+//!
+//! ```compile_fail
+//! # use rusqlite::Connection;
+//! async fn call_the_receiver() {}
+//!
+//! fn deliver(mut db: Connection) {
+//!     tokio::spawn(async move {
+//!         {
+//!             let tx = db.transaction().expect("it begins");
+//!             tx.execute("DELETE FROM notes", []).expect("it is written");
+//!             call_the_receiver().await;
+//!             tx.commit().expect("it ends");
+//!         }
+//!     });
+//! }
+//! ```
+//!
+//! # Example: one that has ended before
+//!
+//! ```
+//! # use rusqlite::Connection;
+//! async fn call_the_receiver() {}
+//!
+//! fn deliver(mut db: Connection) {
+//!     tokio::spawn(async move {
+//!         {
+//!             let tx = db.transaction().expect("it begins");
+//!             tx.execute("DELETE FROM notes", []).expect("it is written");
+//!             tx.commit().expect("it ends");
+//!         }
+//!         call_the_receiver().await;
+//!     });
+//! }
+//! ```
 
 mod attempt;
 mod rows;
@@ -82,6 +121,8 @@ pub enum Event {
         receipt_mismatch: bool,
         /// A person had taken it back, and the receiver has it all the same.
         after_withdrawal: bool,
+        /// The receiver asked for a longer pause than is believed.
+        retry_after_capped: bool,
     },
     /// The claim found that an operation cannot be delivered.
     Settled {
@@ -106,6 +147,15 @@ pub struct Recovered {
     pub interrupted: Vec<Event>,
     /// Retries that lay impossibly far ahead and were brought forward.
     pub brought_forward: usize,
+}
+
+/// When the configured names take the place of the stored ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mirror {
+    /// Always: the caller's configuration is the one in force.
+    Replace,
+    /// Only where none are stored.
+    IfEmpty,
 }
 
 /// A person's act on one operation.
@@ -194,7 +244,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes the names of receivers and types known to the recording triggers,
     /// and releases what waited for its type or receiver to be configured.
-    async fn mirror(&self, rules: &Arc<Rules>) -> Result<(), StoreError>;
+    async fn mirror(&self, rules: &Arc<Rules>, how: Mirror) -> Result<(), StoreError>;
 
     /// One operation.
     async fn find(&self, key: &str) -> Result<Option<OperationRow>, StoreError>;

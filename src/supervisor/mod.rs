@@ -13,7 +13,7 @@ mod wait;
 use crate::clock::Now;
 use crate::outbox::rules::Rules;
 use crate::receiver::{self, BuildError, Receiver, Registry};
-use crate::store::{AttemptId, Concluded, Pass, Slots, Store, StoreError};
+use crate::store::{AttemptId, Concluded, Mirror, Pass, Slots, Store, StoreError};
 use call::{Ended, Tasks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl Supervisor {
     ///
     /// [`StoreError`] if the names could not be mirrored; nothing has changed then.
     pub async fn replace_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
-        self.store.mirror(&parts.rules).await?;
+        self.store.mirror(&parts.rules, Mirror::Replace).await?;
         self.parts = parts;
         Ok(())
     }

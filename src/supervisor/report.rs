@@ -40,8 +40,23 @@ fn count(event: &Event, counts: &Counts) {
 /// Writes one event to the log.
 pub fn log_event(event: &Event, concluded: Option<&Concluded>) {
     match event {
-        Event::Ended { id, next, state, receipt_mismatch, after_withdrawal } => {
+        Event::Ended {
+            id,
+            next,
+            state,
+            receipt_mismatch,
+            after_withdrawal,
+            retry_after_capped,
+        } => {
             log_end(id, next.step, *state, concluded);
+            if *retry_after_capped {
+                tracing::warn!(
+                    event = "retry_after_capped", operation.key = %id.key,
+                    attempt.number = id.number,
+                    receiver.name = concluded.map(Concluded::receiver),
+                    "the receiver asked for a longer pause than retry_after_ceiling allows"
+                );
+            }
             if *receipt_mismatch {
                 tracing::error!(
                     event = "receipt_mismatch", operation.key = %id.key,

@@ -197,6 +197,28 @@ fn run_and_approve_make_the_default_place_and_say_where() {
     daemon.exits(0);
 }
 
+#[test]
+fn a_command_gives_up_on_a_locked_database_and_has_changed_nothing() {
+    let world = World::new().migrated();
+    let key = world.record("case-1");
+    let before = world.contents();
+    let db = world.open("app.db");
+    db.execute_batch("BEGIN IMMEDIATE").expect("the write lock");
+    let patience = ["--set", "store.busy_timeout=50ms"];
+    let withdraw = ["withdraw", &key, "--reason", "none"];
+    for command in [APPROVE, &withdraw, &["retry", &key], &["migrate"]] {
+        let done = world.run(&[command, &patience].concat()).exits(69);
+        done.says("busy").says("nothing was changed; repeat it");
+    }
+    // Who only looks is not in the way, and nothing is in his.
+    for command in [&["list"][..], &["show", &key], &["status"]] {
+        world.run(&[command, &patience].concat()).ok();
+    }
+    db.execute_batch("COMMIT").expect("it is released");
+    assert_eq!(world.contents(), before);
+    world.run(APPROVE).ok();
+}
+
 /// The answer comes while another program holds the write lock for long.
 #[test]
 fn an_answer_outlives_a_database_that_is_locked_and_nothing_is_called_again() {

@@ -188,8 +188,8 @@ fn check_ledger(world: &World, recorded: &BTreeSet<String>) {
         ),
         (
             "every operation is sent, with the task's id as its receipt",
-            "SELECT operation_key || ' is ' || concat_ws(', ', state, blocked_reason, effect, remote_id,
-                    solo_crashes, last_error)
+            "SELECT operation_key || ' is ' ||
+                    concat_ws(', ', state, blocked_reason, effect, remote_id, last_error)
                FROM handoff_outbox AS o WHERE state <> 'sent'
                 OR effect <> 'confirmed' OR last_error IS NOT NULL OR remote_id IS NOT
                 (SELECT CAST(task_id AS TEXT) FROM crm.tasks AS t

@@ -70,6 +70,12 @@ fn top() -> &'static Path {
 }
 
 /// The names at the top, but for what `.gitignore` leaves out.
+/// The text of one file.
+pub(crate) fn read(path: &str) -> String {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&all).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
 pub(crate) fn top_level() -> Vec<String> {
     let ignored = fs::read_to_string(top().join(".gitignore")).expect(".gitignore is there");
     let names = entries(top());

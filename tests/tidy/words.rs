@@ -54,6 +54,21 @@ pub(crate) fn sleeps(tests: &str) -> Vec<Finding> {
     lines.into_iter().map(|line| Finding::new(line, problem)).collect()
 }
 
+/// The stable names of log records: what stands in quotes after `event =`, or
+/// is handed to the macro that does so.
+pub(crate) fn events(text: &str) -> Vec<String> {
+    let pieces = ["event = \"", "record!(info, \"", "record!(warn, \""];
+    let after = pieces.iter().flat_map(|piece| text.split(piece).skip(1));
+    after.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
+}
+
+/// The names in the first column of the table under a heading "| event |".
+pub(crate) fn listed_events(text: &str) -> std::collections::BTreeSet<String> {
+    let rows = text.lines().skip_while(|line| !line.starts_with("| event |")).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    rows.filter_map(|line| Some(line.split('`').nth(1)?.to_owned())).collect()
+}
+
 /// Modules that are written inside a file; files are modules by their own name.
 pub(crate) fn empty_module_names(code: &str) -> Vec<Finding> {
     let findings = EMPTY_NAMES.iter().flat_map(|name| {
@@ -155,5 +170,13 @@ mod tests {
             assert_eq!(lines(&foreign_paths(&format!("({folder})"))), [1]);
             assert!(foreign_paths(&format!("POST {folder}ers, {folder}-a")).is_empty());
         }
+    }
+
+    #[test]
+    fn events_are_found_in_code_and_in_the_list() {
+        let code = "info!(event = \"started\", x); record!(warn, \"ended\", \"m\")";
+        assert_eq!(events(code), ["started", "ended"]);
+        let text = "| event | level |\n| --- | --- |\n| `started` | info |\n\n| `other` | x |";
+        assert_eq!(listed_events(text).into_iter().collect::<Vec<_>>(), ["started"]);
     }
 }

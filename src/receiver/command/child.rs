@@ -270,7 +270,8 @@ mod tests {
             let length = all.len().min(limit);
             prop_assert_eq!(first.bytes(), &all[..length]);
             prop_assert_eq!(last.bytes(), &all[all.len() - length..]);
-            prop_assert_eq!((first.is_cut(), last.is_cut()), (all.len() > limit, all.len() > limit));
+            let longer = all.len() > limit;
+            prop_assert_eq!((first.is_cut(), last.is_cut()), (longer, longer));
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::*;
 use crate::outbox::outcome::Outcome;
 use crate::process::ProcessGroup;
+use crate::receiver::waiting;
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -43,7 +44,7 @@ impl Journal for Notes {
         assert!(group.is_alive());
         *self.group.lock().unwrap() = Some(group.clone());
         if let Some(path) = &self.absent {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            waiting::moment(Duration::from_millis(100)).await;
             assert!(!path.exists(), "the program ran before it was noted");
         }
         if self.fails { Err(NotKept("disk full".into())) } else { Ok(()) }
@@ -77,14 +78,9 @@ async fn deliver(command: &Command) -> Report {
 }
 
 /// Waits until something is so, and fails if it never is.
-async fn until<F: Future<Output = ()>>(what: &str, mut holds: impl FnMut() -> bool, rest: F) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
+async fn until<F: Future<Output = ()>>(what: &str, holds: impl FnMut() -> bool, rest: F) {
     tokio::select! {
-        waited = tokio::time::timeout(LONG, wait) => assert!(waited.is_ok(), "never: {what}"),
+        () = waiting::until(what, holds) => {}
         () = rest => panic!("the call ended before: {what}"),
     }
 }
@@ -163,7 +159,8 @@ async fn a_program_whose_group_was_not_noted_never_runs() {
     let notes = Notes { fails: true, ..Notes::default() };
     let report = deliver_with(&command, "{}", &notes).await;
     let why = NotTakenWhy::Stale;
-    assert_eq!(report.outcome, Outcome::NotTaken { why, not_before: None });
+    let not_before = Some(NotBefore::After(NOTE_PAUSE));
+    assert_eq!(report.outcome, Outcome::NotTaken { why, not_before });
     assert_eq!(report.error_code.as_deref(), Some("not_noted"));
     assert_eq!(report.request_sent, Some(false));
     let group = notes.group().unwrap();

@@ -4,6 +4,7 @@ mod keys;
 
 use super::*;
 use crate::receiver::fault::On;
+use crate::receiver::waiting;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -76,14 +77,8 @@ fn seen(report: &Report) -> (Outcome, &str, Option<u16>) {
     (report.outcome.clone(), code(report), report.http_status)
 }
 
-async fn until(mut holds: impl FnMut() -> bool) {
-    for _ in 0..1_000 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it did not come about in ten seconds");
+async fn until(holds: impl FnMut() -> bool) {
+    waiting::until("the late effect", holds).await;
 }
 
 #[tokio::test]
@@ -203,7 +198,7 @@ async fn the_plan_counts_time_from_the_opening() {
     let on = On::Time { from: Duration::ZERO, to: SHORT };
     let fault = Fault { on, what: What::Unreachable };
     let crm = place.opened(Mode::IdempotencyKey, None, vec![fault]);
-    tokio::time::sleep(SHORT).await;
+    waiting::moment(SHORT).await;
     assert_eq!(outcome(&crm, CALL).await, applied("1"));
 
     let on = On::Time { from: Duration::ZERO, to: Duration::from_secs(600) };

@@ -135,10 +135,10 @@ fn act(
     now: Now,
     claimed: &mut Claimed,
 ) -> Result<Option<Begun>, rusqlite::Error> {
-    if loaded.row.recorded.fingerprint.is_none() {
-        if let Ok(key) = OperationKey::parse(&loaded.row.operation_key) {
-            loaded.row.recorded.other_version = versions::other_version(db, &key, loaded.id)?;
-        }
+    if loaded.row.recorded.fingerprint.is_none()
+        && let Ok(key) = OperationKey::parse(&loaded.row.operation_key)
+    {
+        loaded.row.recorded.other_version = versions::other_version(db, &key, loaded.id)?;
     }
     let judged = rules.judge(&loaded.row.recorded, now);
     let terms = rules.terms(&loaded.row.receiver);

@@ -3,7 +3,7 @@
 use super::operation::{self, Change, Loaded};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
-use crate::outbox::outcome::{Ending, Outcome, OutcomeKind, Report};
+use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Report};
 use crate::outbox::policy::next;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::State;
@@ -62,6 +62,8 @@ pub(super) fn save(
         // An answer replaces a provisional end, whenever it comes.
         Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
         Some(earlier) if earlier == end.ending.kind() => return Ok(None),
+        // A success is never thrown away, whatever was believed before.
+        Some(_) if end.ending.kind() == OutcomeKind::Applied => {}
         Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
     }
     let Some(mut loaded) = operation::by_key(db, &end.id.key)? else { return Ok(None) };
@@ -103,6 +105,7 @@ fn add_to_facts(
     let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
     let (tries, key) = (row.facts.tries, row.operation_key.as_str());
     let not_before = terms.retry.not_before(end.ending, tries, end.ended.wall, rules.seed, key);
+    let capped = asked(end.ending).is_some_and(|asked| terms.retry.bites(asked, end.ended.wall));
     let ended = Ended {
         number: end.id.number,
         started: attempt.started,
@@ -136,6 +139,7 @@ fn add_to_facts(
             && named_id.is_some()
             && had_receipt != named_id,
         after_withdrawal: sent && was_withdrawn,
+        retry_after_capped: capped,
     })
 }
 
@@ -162,6 +166,16 @@ fn others(db: &Connection, id: &AttemptId) -> Result<Option<Possible>, rusqlite:
         });
     }
     Ok(all)
+}
+
+/// The pause that the receiver asked for.
+fn asked(ending: &Ending) -> Option<NotBefore> {
+    match ending {
+        Ending::Outcome(
+            Outcome::NotTaken { not_before, .. } | Outcome::InProgress { not_before },
+        ) => *not_before,
+        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+    }
 }
 
 /// The id that an answer names.
@@ -199,7 +213,7 @@ fn close(db: &Connection, end: &End<'_>, version: u64) -> Result<(), rusqlite::E
         "UPDATE handoff_attempts SET
            finished_at = ?4, finished_steady = ?5, outcome = ?6, error_code = ?7,
            http_status = ?8, request_sent = ?9, duration_ms = ?10, evidence = ?11,
-           remote_id = ?12, spent = ?13, alone = ?14, ended_fact = ?15
+           remote_id = ?12, spent = ?13, alone = max(alone, ?14), ended_fact = ?15
          WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
     )?
     .execute(params![

@@ -5,6 +5,9 @@ use crate::schema;
 use crate::store::{Settings, StoreError};
 use backon::{BlockingRetryable, ExponentialBuilder};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,10 +46,24 @@ pub(super) fn prepare(settings: &Settings, access: Access) -> Result<PathBuf, St
         })?;
     }
     refuse_remote(&path)?;
-    if access == Access::Existing && !path.exists() {
-        return Err(unavailable(&path, "there is no such file; \"handoff migrate\" makes it"));
+    if !path.exists() {
+        if access == Access::Existing {
+            return Err(unavailable(&path, "there is no such file; \"handoff migrate\" makes it"));
+        }
+        make_file(&path)?;
     }
     Ok(path)
+}
+
+/// Makes the empty file, so that its group may write as far as the umask allows:
+/// SQLite would leave the group out, and gives its other files the mode of this one.
+fn make_file(path: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o660).open(path) {
+        Ok(_) => Ok(()),
+        // Somebody else made it meanwhile.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(unavailable(path, &format!("cannot make the file: {error}"))),
+    }
 }
 
 /// Opens for writing and brings the tables up to date where that is allowed.
@@ -120,7 +137,7 @@ fn switch_to_wal(db: &Connection, patience: Duration) -> Result<(), rusqlite::Er
         .with_max_delay(Duration::from_millis(50))
         .with_total_delay(Some(patience))
         .without_max_times();
-    switch.retry(pauses).when(|error| is_busy(error)).call()
+    switch.retry(pauses).when(is_busy).call()
 }
 
 fn journal_mode(db: &Connection) -> Result<String, rusqlite::Error> {

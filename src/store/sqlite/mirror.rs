@@ -1,17 +1,21 @@
 //! The configured names, made known to the recording triggers.
 
 use crate::outbox::rules::Rules;
+use crate::store::Mirror;
 use rusqlite::{Connection, params};
 use std::collections::BTreeSet;
 
 /// Writes the names of receivers and types where they have changed, and
 /// releases operations that waited for theirs to be configured.
-pub(super) fn mirror(db: &Connection, rules: &Rules) -> Result<(), rusqlite::Error> {
+pub(super) fn mirror(db: &Connection, rules: &Rules, how: Mirror) -> Result<(), rusqlite::Error> {
     let receivers: BTreeSet<String> = rules.receivers.keys().cloned().collect();
     let stored = db
         .prepare("SELECT name FROM handoff_receivers")?
         .query_map([], |row| row.get(0))?
         .collect::<Result<BTreeSet<String>, _>>()?;
+    if how == Mirror::IfEmpty && !stored.is_empty() {
+        return Ok(());
+    }
     if stored != receivers {
         db.execute("DELETE FROM handoff_receivers", [])?;
         for name in &receivers {

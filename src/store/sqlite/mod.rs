@@ -24,7 +24,7 @@ pub use lock::DaemonLock;
 pub use place::{folder_of, path_of};
 
 use super::{
-    Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, OperationRow, Pass, Passed,
+    Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
     Recovered, Settings, Store, StoreError, Summary,
 };
 use crate::clock::{Now, SteadyMark};
@@ -226,9 +226,9 @@ impl Store for Sqlite {
         self.writer.run(Class::Request, move |tx| act::act(tx, &rules, &act, now)).await
     }
 
-    async fn mirror(&self, rules: &Arc<Rules>) -> Result<(), StoreError> {
+    async fn mirror(&self, rules: &Arc<Rules>, how: Mirror) -> Result<(), StoreError> {
         let rules = Arc::clone(rules);
-        self.writer.run(Class::Request, move |tx| mirror::mirror(tx, &rules)).await
+        self.writer.run(Class::Request, move |tx| mirror::mirror(tx, &rules, how)).await
     }
 
     async fn find(&self, key: &str) -> Result<Option<OperationRow>, StoreError> {

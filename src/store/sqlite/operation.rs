@@ -7,7 +7,9 @@ use crate::outbox::policy::{Gate, Next, Step};
 use crate::outbox::rules::{Judged, Recorded};
 use crate::outbox::state::{BlockReason, Effect, SettledBy, State};
 use crate::store::OperationRow;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::borrow::Cow;
 
 /// Every column that an [`OperationRow`] is made of.
 pub(super) const COLUMNS: &str = "
@@ -45,8 +47,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
     let recorded = Recorded {
         key: row.get("operation_key")?,
         receiver: row.get("receiver")?,
-        payload: row.get("payload")?,
-        fingerprint: row.get::<_, Option<String>>("fingerprint")?.map(Fingerprint::from_stored),
+        payload: text(row, "payload", &mut damage)?,
+        fingerprint: text(row, "fingerprint", &mut damage)?.map(Fingerprint::from_stored),
         recorded_at: time(row, "recorded_at")?.unwrap_or(Timestamp::from_millis(0)),
         deliver_after: time(row, "deliver_after")?,
         other_version: None,
@@ -62,16 +64,16 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
         attempts: facts.attempts,
         due_at: time(row, "due_at")?,
         first_attempt_at: time(row, "first_attempt_at")?,
-        remote_id: row.get("remote_id")?,
-        settled_by: row.get("settled_by")?,
-        last_error: row.get("last_error")?,
+        remote_id: text(row, "remote_id", &mut damage)?,
+        settled_by: text(row, "settled_by", &mut damage)?,
+        last_error: text(row, "last_error", &mut damage)?,
         version: facts.version,
         recorded_at: recorded.recorded_at,
         sent_at: time(row, "sent_at")?,
-        approved_by: row.get::<_, Option<String>>("approved_by")?.unwrap_or_default(),
+        approved_by: text(row, "approved_by", &mut damage)?.unwrap_or_default(),
         deliver_after: recorded.deliver_after,
         fingerprint: recorded.fingerprint.as_ref().map(|known| known.as_str().to_owned()),
-        traceparent: row.get("traceparent")?,
+        traceparent: text(row, "traceparent", &mut damage)?,
         payload: None,
         facts,
         recorded: Recorded { damage, ..recorded },
@@ -83,7 +85,9 @@ fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusql
     let proof = word(row, "settled_by", SettledBy::parse, damage)?
         // What the policy settled rests on the answer, which is read below.
         .filter(|by| *by != SettledBy::Policy)
-        .map(|by| Ok::<_, rusqlite::Error>(Proof { remote_id: row.get("remote_id")?, by }))
+        .map(|by| {
+            Ok::<_, rusqlite::Error>(Proof { remote_id: text(row, "remote_id", damage)?, by })
+        })
         .transpose()?;
     let open = match row.get::<_, Option<i64>>("open_number")? {
         None => None,
@@ -98,7 +102,7 @@ fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusql
         Some(since) => Some(Possible {
             since,
             until: time(row, "possible_until")?.unwrap_or(since),
-            request: row.get::<_, Option<String>>("possible_request")?.map(RequestFingerprint),
+            request: text(row, "possible_request", damage)?.map(RequestFingerprint),
             count: count(row, "possible_count")?,
             marks: count(row, "possible_marks")?,
         }),
@@ -131,13 +135,27 @@ fn word<T>(
     parse: impl Fn(&str) -> Option<T>,
     damage: &mut Option<String>,
 ) -> Result<Option<T>, rusqlite::Error> {
-    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    let Some(text) = text(row, column, damage)? else { return Ok(None) };
     let parsed = parse(&text);
     if parsed.is_none() {
         let text: String = text.chars().take(60).collect();
         *damage = Some(format!("its column {column} holds {text:?}, which is no known word"));
     }
     Ok(parsed)
+}
+
+/// Reads a text. SQLite takes any bytes for one; what is no UTF-8 is damage.
+fn text(
+    row: &Row<'_>,
+    column: &str,
+    damage: &mut Option<String>,
+) -> Result<Option<String>, rusqlite::Error> {
+    let ValueRef::Text(bytes) = row.get_ref(column)? else { return row.get(column) };
+    let text = String::from_utf8_lossy(bytes);
+    if matches!(text, Cow::Owned(_)) {
+        *damage = Some(format!("its column {column} holds text that is no UTF-8"));
+    }
+    Ok(Some(text.into_owned()))
 }
 
 fn time(row: &Row<'_>, column: &str) -> Result<Option<Timestamp>, rusqlite::Error> {
@@ -228,9 +246,14 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
             row.blocked_reason = Some(reason);
             row.due_at = None;
         }
-        Step::Deliver | Step::Ask => {
+        Step::Deliver => {
             row.state = State::Pending;
             row.due_at = Some(change.now);
+        }
+        // No receiver of this version can be asked: it waits for one that can.
+        Step::Ask => {
+            row.state = State::Pending;
+            row.due_at = None;
         }
         Step::Wait { gate, until } => {
             row.state = State::Pending;

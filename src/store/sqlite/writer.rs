@@ -206,7 +206,14 @@ fn commit_group(db: &mut Connection, place: &Place, mut jobs: Vec<Job>, mark: Op
         }
         Err(failure) => {
             reopen_if_needed(db, place, &failure);
+            let unknown = matches!(&failure, Failure::Commit(error) if is_io(error));
             for mut job in jobs {
+                if unknown && job.class == Class::Claim {
+                    // It may be there. Done again it would begin other attempts
+                    // and forget these: the caller has to disown them first.
+                    drop(job.done.send(Err(StoreError::CommitUnknown(io_again(&failure)))));
+                    continue;
+                }
                 let alone = transact(db, &mut [&mut job.work], None);
                 if let Err(failure) = &alone {
                     reopen_if_needed(db, place, failure);
@@ -268,13 +275,23 @@ fn reopen_if_needed(db: &mut Connection, place: &Place, failure: &Failure) {
     match connection::open_writer(&place.path, place.busy_timeout, Access::Existing) {
         Ok(fresh) => *db = fresh,
         Err(error) => {
-            tracing::error!(event = "store_trouble", error = %error, "cannot open the database again");
+            tracing::error!(
+                event = "store_trouble", error = %error,
+                "cannot open the database again"
+            );
         }
     }
 }
 
 fn is_io(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure))
+}
+
+/// The same error for another caller.
+fn io_again(failure: &Failure) -> rusqlite::Error {
+    let (Failure::Statement(error) | Failure::Commit(error)) = failure;
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }
 
 /// The same error for each of several callers.

@@ -1,0 +1,59 @@
+//! No transaction is open while something is waited for: other programs write
+//! to the same file at once, with no patience at all.
+
+use crate::support::place::text;
+use crate::support::{Daemon, Site, Value, command, fifo, key, release, told};
+use nix::sys::signal::Signal;
+use std::process::Command;
+
+/// Takes the write lock, writes and commits, and gives up at once where it has to wait.
+const IN_PYTHON: &str = r#"
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+db.execute("INSERT INTO cases VALUES (?)", (sys.argv[2],))
+db.execute("COMMIT")
+"#;
+
+/// Two other programs write while the daemon is at `what`.
+fn others_can_write(site: &Site, what: &str) {
+    let python = ["-c", IN_PYTHON, &site.database().display().to_string(), what];
+    let written = Command::new("python3").args(python).output().unwrap();
+    assert!(written.status.success(), "{what}: {written:?}");
+    let script = format!("BEGIN IMMEDIATE; INSERT INTO cases VALUES ('{what}'); COMMIT;");
+    let written = Command::new("sqlite3")
+        .args(["-cmd", ".timeout 0", "-bail"])
+        .arg(site.database())
+        .arg(script)
+        .output()
+        .unwrap();
+    assert!(written.status.success(), "{what}: {written:?}");
+    let count = format!("SELECT count(*) FROM cases WHERE id = '{what}'");
+    assert_eq!(site.value(&count), Value::Integer(2));
+    let open = "SELECT count(*) FROM handoff_attempts WHERE outcome IS NULL";
+    assert_eq!(site.value(open), Value::Integer(1), "the call is still under way");
+}
+
+#[test]
+fn others_write_at_once_while_a_receiver_is_waited_for_and_during_the_drain() {
+    let site = Site::new(&command(r#"mode = "none""#, ""));
+    site.write(
+        "deliver.sh",
+        "echo started > FOLDER/started\nread line < FOLDER/go\necho '{\"remote_id\":\"7\"}'\n",
+    );
+    fifo(&site.path("started"));
+    fifo(&site.path("go"));
+    site.must(&["migrate"]);
+    site.tamper("CREATE TABLE cases (id TEXT)");
+    assert!(site.approve("case-104", "Call").status.success());
+    let mut daemon = Daemon::start(&site);
+    assert_eq!(told(&site.path("started")), "started\n");
+    others_can_write(&site, "call");
+    daemon.signal(Signal::SIGTERM);
+    daemon.event("draining");
+    others_can_write(&site, "drain");
+    release(&site.path("go"));
+    assert!(daemon.ended().success());
+    let state = "SELECT state, remote_id FROM handoff_outbox";
+    assert_eq!(site.rows(state), [[text("sent"), text("7")]], "{}", key("case-104"));
+}

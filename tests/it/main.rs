@@ -1,0 +1,11 @@
+//! The rules that handoff keeps, each shown on the real parts.
+
+#![cfg(feature = "daemon")]
+#![expect(clippy::unwrap_used, reason = "where a rule cannot be tried, it fails there")]
+
+mod command;
+mod locks;
+mod order;
+mod store_contract;
+mod support;
+mod tutorial;

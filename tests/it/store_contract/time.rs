@@ -1,0 +1,240 @@
+//! What may happen when: due times, retries, windows, ages and budgets.
+
+use super::{KEYED, keyed};
+use crate::support::{Place, World, crm, history};
+use handoff::clock::{Now, Timestamp};
+use handoff::outbox::outcome::{NotBefore, NotTakenWhy, Outcome, Report};
+use handoff::outbox::state::{BlockReason, State};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn unreachable() -> Report {
+    Report::not_taken(NotTakenWhy::Unreachable, "unreachable")
+}
+
+fn throttled(not_before: Option<NotBefore>) -> Report {
+    Report::new(Outcome::NotTaken { why: NotTakenWhy::Throttled, not_before })
+}
+
+/// Moves the clock to this moment.
+fn go_to(world: &mut World, time: Timestamp) {
+    world.now = world.now.plus(time.since(world.now.wall));
+}
+
+pub(super) async fn nothing_is_delivered_before_its_time(place: &'static dyn Place) {
+    let mut world = World::on(place, &keyed()).await;
+    let time = world.now.wall.plus(HOUR);
+    let key = world.approve_for("case-104", time).await;
+    let progress = world.turn().await;
+    assert!(progress.is_idle());
+    assert_eq!(progress.next_due, Some(time));
+    go_to(&mut world, time.minus(MS));
+    assert!(world.turn().await.is_idle());
+    go_to(&mut world, time);
+    world.turn().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+}
+
+pub(super) async fn nothing_is_tried_again_before_its_time(place: &'static dyn Place) {
+    let mut world = World::on(place, &crm(KEYED, "", r#"schedule = ["10s", "1m"]"#)).await;
+    let key = world.approve("case-104").await;
+    for full in [10, 60, 60] {
+        let full = Duration::from_secs(full);
+        world.attempt(unreachable()).await;
+        let due = world.row(&key).await.due_at.unwrap();
+        let delay = due.since(world.now.wall);
+        assert!(full / 2 <= delay && delay <= full, "{delay:?} of {full:?}");
+        go_to(&mut world, due.minus(MS));
+        assert!(world.begin().await.begun.is_empty());
+        go_to(&mut world, due);
+    }
+    world.attempt(Report::applied(None)).await;
+    history::check(&world).await;
+}
+
+pub(super) async fn a_retry_impossibly_far_ahead_is_brought_forward(place: &'static dyn Place) {
+    let retry = r#"schedule = ["10s"], retry_after_ceiling = "1m""#;
+    let world = World::on(place, &crm(KEYED, "", retry)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(unreachable()).await;
+    let far = world.now.wall.plus(DAY * 3_650).as_millis();
+    let set = format!("UPDATE handoff_outbox SET due_at = {far}, not_before = {far}");
+    world.site.tamper(&set);
+    let (world, recovered) = world.crash().await;
+    assert_eq!(recovered.brought_forward, 1);
+    let longest = Some(world.now.wall.plus(Duration::from_secs(60)));
+    assert_eq!(world.row(&key).await.due_at, longest);
+    assert_eq!(world.store.bring_forward(&world.rules, world.now).await.unwrap(), 0);
+    // Also without a restart, and for a suspect.
+    world.site.tamper(&format!("{set}, suspect = 1"));
+    assert_eq!(world.store.bring_forward(&world.rules, world.now).await.unwrap(), 1);
+    assert_eq!(world.row(&key).await.due_at, longest);
+    let mut world = world;
+    world.turn_to_the_end().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+}
+
+pub(super) async fn a_delivery_asked_for_far_ahead_is_not_brought_forward(
+    place: &'static dyn Place,
+) {
+    let world = World::on(place, &keyed()).await;
+    let time = world.now.wall.plus(DAY * 3_650);
+    let key = world.approve_for("case-104", time).await;
+    let (mut world, recovered) = world.crash().await;
+    assert_eq!(recovered.brought_forward, 0);
+    assert!(world.turn().await.is_idle());
+    assert_eq!(world.row(&key).await.due_at, Some(time));
+}
+
+pub(super) async fn a_retry_after_is_kept_as_far_as_the_ceiling(place: &'static dyn Place) {
+    let retry = r#"schedule = ["2s"], retry_after_ceiling = "1h""#;
+    let short = Duration::from_secs(2);
+    let after = |secs| NotBefore::After(Duration::from_secs(secs));
+    let now = World::on(place, &keyed()).await.now.wall;
+    for (not_before, least, most) in [
+        (after(0), short / 2, short),
+        (after(60), HOUR / 60, HOUR / 60),
+        (after(86_400), HOUR, HOUR),
+        // A moment is meant by the clock of the answer.
+        (NotBefore::At(now.plus(HOUR / 2)), HOUR / 2 - HOUR / 60, HOUR / 2),
+        (NotBefore::At(now.minus(DAY)), short / 2, short),
+    ] {
+        let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+        let key = world.approve("case-104").await;
+        world.attempt(throttled(Some(not_before))).await;
+        let row = world.row(&key).await;
+        let due = row.due_at.unwrap();
+        let delay = due.since(world.now.wall);
+        assert!(least <= delay && delay <= most, "{not_before:?}: {delay:?}");
+        assert_eq!((row.facts.spent, row.effect.as_str()), (0, "none"));
+        go_to(&mut world, due.minus(MS));
+        assert!(world.begin().await.begun.is_empty(), "{not_before:?}");
+        go_to(&mut world, due);
+        assert_eq!(world.begin().await.begun.len(), 1, "{not_before:?}");
+    }
+}
+
+/// The built-in type, with approvals that hold for a week.
+fn for_a_week(contract: &str) -> String {
+    format!(
+        "{}[operations.create-followup]\nreceiver = \"crm\"\nsubject = \"case_id\"\n\
+         schema = \"builtin:create-followup\"\napproval_max_age = \"7d\"\n",
+        crm(contract, "", "max_elapsed = \"30d\"")
+    )
+}
+
+pub(super) async fn an_approval_that_is_too_old_expires(place: &'static dyn Place) {
+    let mut world = World::on(place, &for_a_week(KEYED)).await;
+    let fresh = world.approve("case-1").await;
+    let tried = world.approve("case-2").await;
+    for attempt in world.begin().await.begun {
+        let report = if attempt.key().as_str() == tried {
+            unreachable()
+        } else {
+            Report::applied(Some("7".into()))
+        };
+        world.save(&[world.conclude(attempt, report)]).await;
+    }
+    let old = world.approve("case-3").await;
+    world.pass_time(DAY * 7);
+    world.turn().await;
+    for key in [&tried, &old] {
+        let row = world.row(key).await;
+        let shown = (row.state, row.blocked_reason, row.effect.as_str());
+        assert_eq!(shown, (State::Blocked, Some(BlockReason::Expired), "none"));
+    }
+    assert_eq!(world.row(&fresh).await.state, State::Sent);
+    assert_eq!(world.site.task_count(), 0);
+    history::check(&world).await;
+}
+
+pub(super) async fn an_approval_in_doubt_does_not_expire(place: &'static dyn Place) {
+    let mut world = World::on(place, &for_a_week(KEYED)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(Report::unknown("timeout")).await;
+    world.pass_time(DAY * 8);
+    world.turn().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+    history::check(&world).await;
+}
+
+/// A receiver that remembers a key for an hour, with a timeout of 10 s.
+const ONE_HOUR: &str = r#"mode = "idempotency_key", window = "1h""#;
+
+pub(super) async fn a_repeat_is_made_only_while_the_receiver_remembers_the_key(
+    place: &'static dyn Place,
+) {
+    let last = HOUR - Duration::from_secs(10) - MS;
+    for (later, state, reason) in [
+        (last, State::Sent, None),
+        (last + MS, State::Blocked, Some(BlockReason::WindowClosed)),
+        (DAY, State::Blocked, Some(BlockReason::WindowClosed)),
+    ] {
+        let mut world = World::on(place, &crm(ONE_HOUR, "", "")).await;
+        let key = world.approve("case-104").await;
+        world.attempt(Report::unknown("timeout")).await;
+        world.pass_time(later);
+        world.turn_to_the_end().await;
+        let row = world.row(&key).await;
+        assert_eq!((row.state, row.blocked_reason), (state, reason), "{later:?}");
+        assert_eq!(world.site.task_count(), usize::from(reason.is_none()), "{later:?}");
+        let effect = if reason.is_none() { "confirmed" } else { "possible" };
+        assert_eq!(row.effect.as_str(), effect);
+        history::check(&world).await;
+    }
+    // Where nothing can have happened there is no window.
+    let mut world = World::on(place, &crm(ONE_HOUR, "", "")).await;
+    let key = world.approve("case-104").await;
+    world.attempt(unreachable()).await;
+    world.pass_time(HOUR * 3);
+    world.turn_to_the_end().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+}
+
+pub(super) async fn a_clock_set_back_does_not_open_a_window_again(place: &'static dyn Place) {
+    let mut world = World::on(place, &crm(ONE_HOUR, "", "")).await;
+    let key = world.approve("case-104").await;
+    world.attempt(Report::unknown("timeout")).await;
+    let due = world.row(&key).await.due_at.unwrap();
+    // An hour has passed, and the wall clock was set back by nearly as much.
+    world.now = Now { wall: due, steady: world.now.steady.plus(HOUR) };
+    let mut world = world.restart().await;
+    world.turn().await;
+    assert_eq!(world.row(&key).await.blocked_reason, Some(BlockReason::WindowClosed));
+    assert_eq!(world.site.task_count(), 0);
+}
+
+pub(super) async fn the_budget_ends_by_time_as_well(place: &'static dyn Place) {
+    let retry = r#"schedule = ["1m"], max_attempts = 1000, max_elapsed = "1h""#;
+    for report in [unreachable(), throttled(None)] {
+        let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+        let key = world.approve("case-104").await;
+        let start = world.now.wall;
+        while world.row(&key).await.state == State::Pending {
+            let due = world.row(&key).await.due_at.unwrap();
+            go_to(&mut world, due);
+            world.attempt(report.clone()).await;
+        }
+        let row = world.row(&key).await;
+        let shown = (row.state, row.blocked_reason, row.effect.as_str());
+        assert_eq!(shown, (State::Blocked, Some(BlockReason::BudgetExhausted), "none"));
+        let lasted = world.now.wall.since(start);
+        assert!(HOUR <= lasted && lasted < HOUR + Duration::from_secs(60), "{lasted:?}");
+        history::check(&world).await;
+    }
+}
+
+pub(super) async fn a_repeat_waits_until_the_receiver_has_settled(place: &'static dyn Place) {
+    let contract = format!(r#"{KEYED}, atomic = false, settle_delay = "1m""#);
+    let mut world = World::on(place, &crm(&contract, "", r#"schedule = ["1ms"]"#)).await;
+    world.approve("case-104").await;
+    world.attempt(Report::unknown("timeout")).await;
+    world.pass_time(Duration::from_secs(60) - MS);
+    assert!(world.begin().await.begun.is_empty());
+    world.pass_time(MS);
+    assert_eq!(world.begin().await.begun.len(), 1);
+    history::check(&world).await;
+}
