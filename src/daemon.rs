@@ -64,14 +64,13 @@ pub async fn run(
     let mut asked = signal::listen()
         .map_err(|source| DaemonError::System { doing: "listen for signals", source })?;
     let instance = instance();
-    let Some((store, _lock)) = open(&loaded, &instance, &mut asked).await? else {
-        return Ok(());
-    };
-    let store: Arc<Sqlite> = Arc::new(store);
+    let opened = patiently(&mut asked, async || open(&loaded, &instance).await).await?;
+    let Some((store, _lock)) = opened else { return Ok(()) };
+    let store = Arc::new(store);
     let seed = Seed::draw();
     let parts = Parts::build(loaded.settings.rules(seed), &loaded.settings.receivers)?;
-    let clock = Arc::new(Clock::resume(store.steady_mark().await?.as_ref()));
-    recover(store.as_ref(), &parts, &clock).await?;
+    let recovered = patiently(&mut asked, async || recover(&store, &parts).await).await?;
+    let Some(clock) = recovered else { return Ok(()) };
     let wake = Arc::new(Notify::new());
     let watcher = Watcher::start(store.path(), Arc::clone(&wake));
     if let Err(error) = &watcher {
@@ -123,22 +122,21 @@ fn instance() -> String {
     format!("{host}-{}-{:08x}", std::process::id(), Seed::draw().0 & 0xFFFF_FFFF)
 }
 
-/// Takes the lock and opens the database; waits for what may pass.
+/// Does what needs the database, again and again while that says what may pass.
 ///
 /// `None` if the daemon was told to stop meanwhile.
-async fn open(
-    loaded: &Loaded,
-    instance: &str,
+async fn patiently<T>(
     asked: &mut mpsc::UnboundedReceiver<Asked>,
-) -> Result<Option<(Sqlite, DaemonLock)>, DaemonError> {
+    mut attempt: impl AsyncFnMut() -> Result<T, StoreError>,
+) -> Result<Option<T>, DaemonError> {
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(OPEN_PAUSES.0)
         .with_max_delay(OPEN_PAUSES.1)
         .without_max_times()
         .build();
     loop {
-        let error = match try_open(loaded, instance).await {
-            Ok(opened) => return Ok(Some(opened)),
+        let error = match attempt().await {
+            Ok(done) => return Ok(Some(done)),
             Err(error @ (StoreError::InUse { .. } | StoreError::Unusable { .. })) => {
                 return Err(error.into());
             }
@@ -160,15 +158,18 @@ async fn open(
     }
 }
 
-async fn try_open(loaded: &Loaded, instance: &str) -> Result<(Sqlite, DaemonLock), StoreError> {
+/// Opens the database and takes its lock.
+async fn open(loaded: &Loaded, instance: &str) -> Result<(Sqlite, DaemonLock), StoreError> {
     let store = Sqlite::open(&loaded.settings.store, Access::Create, instance).await?;
     // The file exists now, so that every path to it leads to the same lock.
     let lock = DaemonLock::take(store.path(), instance)?;
     Ok((store, lock))
 }
 
-/// Ends what an earlier process left: its commands first, then its attempts.
-async fn recover(store: &Sqlite, parts: &Parts, clock: &Clock) -> Result<(), DaemonError> {
+/// Ends what an earlier process left, its commands first, then its attempts, and
+/// goes on with its clock. Doing so again changes nothing.
+async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
+    let clock = Clock::resume(store.steady_mark().await?.as_ref());
     for (id, group) in store.left_processes().await? {
         let ended = end_group(group).await;
         tracing::warn!(
@@ -191,7 +192,7 @@ async fn recover(store: &Sqlite, parts: &Parts, clock: &Clock) -> Result<(), Dae
         );
     }
     store.mirror(&parts.rules, Mirror::Replace).await?;
-    Ok(())
+    Ok(clock)
 }
 
 async fn end_group(group: ProcessGroup) -> bool {
@@ -227,6 +228,11 @@ impl Ears {
         let mut stopping = false;
         while let Some(what) = asked.recv().await {
             let told = match what {
+                // READY would undo the STOPPING that the service manager was told.
+                Asked::Reload if stopping => {
+                    tracing::warn!(event = "reload_refused", error = "it is stopping", "no reload");
+                    continue;
+                }
                 Asked::Reload => {
                     self.reload().await;
                     continue;

@@ -103,6 +103,8 @@ pub mod daemon;
 pub mod jitter;
 pub mod outbox;
 #[cfg(feature = "daemon")]
+pub mod plain;
+#[cfg(feature = "daemon")]
 pub mod process;
 #[cfg(feature = "daemon")]
 pub mod receiver;

@@ -5,9 +5,15 @@
 //! `receiver.name`, `outcome`, `decision`, `error.code`, `http.status`,
 //! `duration_ms`. Payloads are never logged.
 
+use crate::plain;
 use crate::text_enum::text_enum;
-use std::io::IsTerminal;
+use anstyle::Style;
+use std::fmt::Debug;
+use std::io::{IsTerminal, Write};
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -87,7 +93,8 @@ pub fn start(settings: Settings) -> Handle {
     let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (filter, handle) = reload::Layer::new(LevelFilter::from(settings.level));
     let layer = if text {
-        fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(colour).boxed()
+        let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
+        layer.with_ansi(colour).fmt_fields(format::debug_fn(write_field).delimited(" ")).boxed()
     } else {
         fmt::layer()
             .json()
@@ -95,10 +102,36 @@ pub fn start(settings: Settings) -> Handle {
             .with_current_span(false)
             .with_span_list(false)
             .with_target(false)
-            .with_writer(std::io::stderr)
+            .with_writer(|| JsonLines(std::io::stderr()))
             .boxed()
     };
     // The filter lies below the layer, so that it holds for dependencies too.
     drop(tracing_subscriber::registry().with(filter).with(layer).try_init());
     Handle { filter: handle }
+}
+
+/// One field in a line of text. Not every error quotes what comes from outside.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let value = plain::line(&format!("{value:?}"));
+    if field.name() == "message" {
+        return write!(writer, "{value}");
+    }
+    let dim = if writer.has_ansi_escapes() { Style::new().dimmed() } else { Style::new() };
+    write!(writer, "{dim}{field}={dim:#}{value}")
+}
+
+/// Writes records of JSON, in which nothing can steer a terminal.
+struct JsonLines<W>(W);
+
+impl<W: Write> Write for JsonLines<W> {
+    fn write(&mut self, record: &[u8]) -> std::io::Result<usize> {
+        // A record comes in one piece, and is text.
+        let safe = plain::json(&String::from_utf8_lossy(record));
+        self.0.write_all(safe.as_bytes())?;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }

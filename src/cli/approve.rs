@@ -3,23 +3,52 @@
 use super::arguments::{Approve, Global};
 use super::{Exit, Failure, Session, actor, output};
 use crate::clock::{Timestamp, wall};
-use crate::config;
+use crate::config::{self, Loaded};
+use crate::daemon::store_path;
+use crate::jitter::Seed;
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::operation_type::OperationType;
 use crate::outbox::payload::{PAYLOAD_BYTES_MAX, Payload};
+use crate::outbox::rules::Rules;
 use crate::record::{RecordError, Recorded};
 use crate::store::sqlite::Access;
 use crate::store::{Mirror, Store};
 use serde_json::{Map, Value};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
+
+/// The last moment of the year 9999, in milliseconds since 1970.
+const DUE_MAX: i64 = 253_402_300_799_999;
 
 pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, Failure> {
-    let session = Session::open(global, Access::Create).await?;
+    let loaded = config::load(&global.request())?;
+    let rules = Arc::new(loaded.settings.rules(Seed::draw()));
+    let (kind, operation) = operation(&loaded, &rules, command)?;
+    // What is refused up to here leaves no file behind.
+    let path = store_path(&loaded);
+    let is_new = path.as_ref().is_some_and(|path| !path.exists());
+    let session = Session::with(global, &loaded, Arc::clone(&rules), Access::Create).await?;
+    if is_new {
+        let made = format!("made the database {}", session.store.path().display());
+        session.output.hint(&output::plain(&made));
+    }
     // The names of a database that has some are the daemon's to change.
-    session.store.mirror(&session.rules, Mirror::IfEmpty).await?;
-    let kind = type_named(&session, &command.kind)?;
+    session.store.mirror(&rules, Mirror::IfEmpty).await?;
+    refuse_other_version(&session, kind, &operation.key).await?;
+    let key = operation.key.as_str().to_owned();
+    let recorded = session.store.record(&rules, operation).await?;
+    report(&session, &key, recorded).await
+}
+
+/// The operation that the command line describes, and its type.
+fn operation<'a>(
+    loaded: &Loaded,
+    rules: &'a Rules,
+    command: &Approve,
+) -> Result<(&'a OperationType, Operation), Failure> {
+    let kind = type_named(rules, &command.kind)?;
     let object = match &command.payload {
         Some(file) => read_payload(file)?,
         None => fields(&command.field)?,
@@ -29,7 +58,7 @@ pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, 
     };
     let payload = kind.prepare(object).map_err(|error| refused(&error))?;
     let subject = kind.subject_of(&payload).map_err(|error| refused(&error))?;
-    let namespace = &session.loaded.settings.namespace;
+    let namespace = &loaded.settings.namespace;
     let key = OperationKey::new(namespace, &kind.name, kind.version, subject)
         .map_err(|error| refused(&error))?;
     let approver = actor(command.approver.as_deref());
@@ -38,14 +67,11 @@ pub(super) async fn approve(global: &Global, command: &Approve) -> Result<Exit, 
     if let Some(text) = &command.deliver_after {
         operation = operation.deliver_after(due(text)?);
     }
-    refuse_other_version(&session, kind, &operation.key).await?;
-    let key = operation.key.as_str().to_owned();
-    let recorded = session.store.record(&session.rules, operation).await?;
-    report(&session, &key, recorded).await
+    Ok((kind, operation))
 }
 
-fn type_named<'a>(session: &'a Session, name: &str) -> Result<&'a OperationType, Failure> {
-    let types = session.rules.types.values();
+fn type_named<'a>(rules: &'a Rules, name: &str) -> Result<&'a OperationType, Failure> {
+    let types = rules.types.values();
     types.clone().find(|kind| kind.name == name).ok_or_else(|| {
         let known: Vec<&str> = types.map(|kind| kind.name.as_str()).collect();
         Failure::new(Exit::Refused, format!("there is no operation type {:?}", output::plain(name)))
@@ -73,7 +99,8 @@ fn fields(pairs: &[String]) -> Result<Map<String, Value>, Failure> {
 
 fn read_payload(file: &Path) -> Result<Map<String, Value>, Failure> {
     let refused = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Refused, format!("payload {}: {error}", file.display()))
+        let name = output::plain(&file.display().to_string());
+        Failure::new(Exit::Refused, format!("payload {name}: {error}"))
     };
     // One byte more than allowed tells a payload that is too large.
     let limit = u64::try_from(PAYLOAD_BYTES_MAX).unwrap_or(u64::MAX) + 1;
@@ -92,13 +119,20 @@ fn read_payload(file: &Path) -> Result<Map<String, Value>, Failure> {
 }
 
 fn due(text: &str) -> Result<Timestamp, Failure> {
-    if let Ok(delay) = config::parse_duration(text) {
-        return Ok(wall().plus(delay));
-    }
-    text.parse().map_err(|_| {
-        Failure::new(Exit::Refused, format!("--deliver-after {:?} is no time", output::plain(text)))
+    let refused = |problem: &str| {
+        let message = format!("--deliver-after {:?} {problem}", output::plain(text));
+        Failure::new(Exit::Refused, message)
             .hint("write a time such as 2027-01-31T09:00:00Z, or a duration such as 2h")
-    })
+    };
+    let time = match config::parse_duration(text) {
+        Ok(delay) => wall().plus(delay),
+        Err(_) => text.parse().map_err(|_| refused("is no time"))?,
+    };
+    if (0..=DUE_MAX).contains(&time.as_millis()) {
+        Ok(time)
+    } else {
+        Err(refused("is not between the years 1970 and 9999"))
+    }
 }
 
 /// Another version of the same subject is no way round an operation that exists.

@@ -87,6 +87,7 @@ With --check the exit code is 3 if anything is blocked.")]
     /// Make or update the tables in a database
     Migrate(Migrate),
     /// Show a lost reply and a killed daemon, with the real parts, in ./demo-data
+    #[command(after_help = "Example:\n  handoff demo")]
     Demo,
     /// Print a completion script
     #[command(after_help = "Example:\n  handoff completions bash > /etc/bash_completion.d/handoff")]

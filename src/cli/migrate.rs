@@ -18,6 +18,11 @@ struct Migrated {
     receivers: Vec<String>,
 }
 
+#[derive(Serialize)]
+struct Printed<'a> {
+    sql: &'a str,
+}
+
 pub(super) async fn migrate(global: &Global, command: &Migrate) -> Result<Exit, Failure> {
     let loaded = config::load(&global.request())?;
     let rules = Arc::new(loaded.settings.rules(Seed::draw()));
@@ -30,7 +35,7 @@ pub(super) async fn migrate(global: &Global, command: &Migrate) -> Result<Exit, 
                 "INSERT OR IGNORE INTO handoff_receivers (name) VALUES ('{name}');\n"
             ));
         }
-        output::print(script.trim_end())?;
+        global.output().result(&Printed { sql: script.trim_end() }, &script)?;
         return Ok(Exit::Done);
     }
     let mut settings = loaded.settings.store.clone();

@@ -19,6 +19,7 @@ use crate::clock::{Clock, Now};
 use crate::config::{self, Loaded, Request};
 use crate::jitter::Seed;
 use crate::outbox::rules::Rules;
+use crate::plain;
 use crate::store::Store;
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use arguments::{Arguments, Command};
@@ -48,11 +49,12 @@ fn end(output: Output, done: &Result<Exit, Failure>) -> ExitCode {
         Err(failure) => {
             if output.json {
                 let shown = serde_json::to_string(&failure.shown());
-                output::note(&shown.unwrap_or_else(|_| failure.message.clone()));
+                let shown = shown.unwrap_or_else(|_| failure.message.clone());
+                output::note(&plain::json(&shown));
             } else {
-                output::note(&format!("error: {}", failure.message));
+                output::note(&format!("error: {}", plain::lines(&failure.message)));
                 if let Some(hint) = &failure.hint {
-                    output::note(&format!("next: {hint}"));
+                    output::note(&format!("next: {}", plain::lines(hint)));
                 }
             }
             failure.exit
@@ -67,7 +69,8 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "handoff", &mut script);
-            output::print(String::from_utf8_lossy(&script).trim_end())?;
+            let script = String::from_utf8_lossy(&script);
+            global.output().result(&serde_json::json!({ "script": script }), &script)?;
             Ok(Exit::Done)
         }
         Command::Demo => demo::demo(global.output()).await,
@@ -88,7 +91,6 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
 /// What most commands need: the configuration and the open database.
 struct Session {
     output: Output,
-    loaded: Loaded,
     rules: Arc<Rules>,
     store: Sqlite,
 }
@@ -98,8 +100,18 @@ impl Session {
     async fn open(global: &arguments::Global, access: Access) -> Result<Self, Failure> {
         let loaded = config::load(&global.request())?;
         let rules = Arc::new(loaded.settings.rules(Seed::draw()));
+        Self::with(global, &loaded, rules, access).await
+    }
+
+    /// Opens the database of a configuration.
+    async fn with(
+        global: &arguments::Global,
+        loaded: &Loaded,
+        rules: Arc<Rules>,
+        access: Access,
+    ) -> Result<Self, Failure> {
         let store = Sqlite::open(&loaded.settings.store, access, "cli").await?;
-        Ok(Self { output: global.output(), loaded, rules, store })
+        Ok(Self { output: global.output(), rules, store })
     }
 
     /// Both clocks as the daemon left them.

@@ -1,12 +1,12 @@
 //! What commands print: text for people, JSON for programs.
 
 use crate::outbox::state::State;
+use crate::plain;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Longest text from data that is shown in one piece, in characters.
-const SHOWN_CHARS: usize = 500;
+pub(super) use crate::plain::plain;
 
 /// Where a command prints to, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ impl Output {
     pub(crate) fn result(self, object: &impl Serialize, text: &str) -> io::Result<()> {
         if self.json {
             let line = serde_json::to_string(object)?;
-            print(&line)
+            print(&plain::json(&line))
         } else {
             print(text.trim_end())
         }
@@ -38,7 +38,7 @@ impl Output {
     /// Tells a person what to mind, whatever the form of the result.
     pub(crate) fn warn(self, text: &str) {
         if !self.quiet {
-            note(&format!("warning: {text}"));
+            note(&format!("warning: {}", plain::line(text)));
         }
     }
 }
@@ -55,34 +55,6 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// Prints to standard error; there is nowhere left to report a failure to.
 pub(crate) fn note(text: &str) {
     drop(writeln!(anstream::stderr().lock(), "{text}"));
-}
-
-/// Text from data, made safe for a terminal and for one line: control
-/// characters and changes of direction are escaped, and the length is cut.
-pub(crate) fn plain(text: &str) -> String {
-    let mut safe = String::new();
-    for (count, character) in text.chars().enumerate() {
-        if count >= SHOWN_CHARS {
-            safe.push('…');
-            break;
-        }
-        if character.is_control() || is_invisible(character) {
-            safe.extend(character.escape_unicode());
-        } else {
-            safe.push(character);
-        }
-    }
-    safe
-}
-
-/// Characters that move, hide or turn round what stands beside them.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    )
 }
 
 /// A state in its colour; the colour is dropped where there is no terminal.
@@ -129,19 +101,4 @@ pub(crate) fn table(
         lines.push(line.trim_end().to_owned());
     }
     lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_from_data_cannot_move_the_cursor_or_break_a_line() {
-        assert_eq!(
-            plain("a\n\u{1b}[2J\r\u{202e}b\u{2028}\0"),
-            "a\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b\\u{2028}\\u{0}"
-        );
-        assert_eq!(plain("Müller"), "Müller");
-        assert!(plain(&"x".repeat(100_000)).chars().count() <= SHOWN_CHARS + 1);
-    }
 }

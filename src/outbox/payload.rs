@@ -27,6 +27,16 @@ pub enum PayloadError {
     /// Not JSON, or JSON that cannot be kept faithfully.
     #[error("the payload cannot be read: {0}")]
     Syntax(#[source] serde_json::Error),
+    /// Half of a surrogate pair, which stands for no character.
+    #[error(
+        "the payload has an unpaired surrogate (\\uD800 to \\uDFFF) at line {line} column {column}"
+    )]
+    Surrogate {
+        /// Its line, from 1.
+        line: usize,
+        /// Its column, from 1.
+        column: usize,
+    },
     /// JSON, but no object.
     #[error("the payload must be a JSON object, not {found}")]
     NotAnObject {
@@ -68,7 +78,7 @@ impl Payload {
         let value = Strict { depth: 0 }
             .deserialize(&mut reader)
             .and_then(|value| reader.end().map(|()| value))
-            .map_err(PayloadError::Syntax)?;
+            .map_err(unreadable)?;
         if let Some(number) = lossy_number(text) {
             return Err(PayloadError::LossyNumber { number });
         }
@@ -107,6 +117,16 @@ impl Payload {
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.canonical)
     }
+}
+
+/// serde_json has but a text for an unpaired surrogate.
+fn unreadable(error: serde_json::Error) -> PayloadError {
+    let text = error.to_string();
+    let halves = ["lone leading surrogate", "unexpected end of hex escape"];
+    if halves.iter().any(|half| text.starts_with(half)) {
+        return PayloadError::Surrogate { line: error.line(), column: error.column() };
+    }
+    PayloadError::Syntax(error)
 }
 
 impl fmt::Debug for Payload {

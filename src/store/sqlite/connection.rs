@@ -77,6 +77,10 @@ pub(super) fn open_writer(
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     let mut db = Connection::open_with_flags(path, flags).map_err(|e| at(path, e))?;
+    // SQLite falls back to reading without a word, and never tries again.
+    if access == Access::Create && db.is_readonly("main").map_err(|e| at(path, e))? {
+        return Err(unavailable(path, "this user may read it, and not write it"));
+    }
     set_up(&db, path, busy_timeout)?;
     match access {
         Access::Create => {

@@ -9,7 +9,7 @@ use super::connection::{self, Access, is_busy};
 use crate::clock::SteadyMark;
 use crate::store::StoreError;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -218,7 +218,7 @@ fn commit_group(db: &mut Connection, place: &Place, mut jobs: Vec<Job>, mark: Op
                 if let Err(failure) = &alone {
                     reopen_if_needed(db, place, failure);
                 }
-                drop(job.done.send(alone.map_err(Failure::into_error)));
+                drop(job.done.send(alone.map_err(|failure| failure.into_error(&place.path))));
             }
         }
     }
@@ -233,11 +233,11 @@ enum Failure {
 }
 
 impl Failure {
-    fn into_error(self) -> StoreError {
+    fn into_error(self, path: &Path) -> StoreError {
         match self {
-            Self::Statement(error) => connection::sort(error),
+            Self::Statement(error) => connection::at(path, error),
             Self::Commit(error) if is_io(&error) => StoreError::CommitUnknown(error),
-            Self::Commit(error) => connection::sort(error),
+            Self::Commit(error) => connection::at(path, error),
         }
     }
 }

@@ -1,0 +1,20 @@
+//! Rules about the program as a process: it is started, killed, told and asked
+//! from outside, as systemd, an application and an operator would.
+//!
+//! `HANDOFF_TEST_ROUNDS` sets the rounds of the kill test, `HANDOFF_TEST_SEED`
+//! repeats one that failed.
+
+#![cfg(feature = "daemon")]
+
+mod approve;
+mod cli;
+mod daemon;
+mod database;
+mod hostile;
+mod kill;
+mod notify;
+mod readonly;
+mod signals;
+mod support;
+mod tables;
+mod terminal;
