@@ -70,10 +70,10 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
         version: facts.version,
         recorded_at: recorded.recorded_at,
         sent_at: time(row, "sent_at")?,
-        approved_by: text(row, "approved_by", &mut damage)?.unwrap_or_default(),
+        approved_by: described(row, "approved_by")?.unwrap_or_default(),
         deliver_after: recorded.deliver_after,
         fingerprint: recorded.fingerprint.as_ref().map(|known| known.as_str().to_owned()),
-        traceparent: text(row, "traceparent", &mut damage)?,
+        traceparent: described(row, "traceparent")?,
         payload: None,
         facts,
         recorded: Recorded { damage, ..recorded },
@@ -154,6 +154,12 @@ fn text(
         *damage = Some(format!("its column {column} holds text that is no UTF-8"));
     }
     Ok(Some(text.into_owned()))
+}
+
+/// Reads a text that only people read: what is no UTF-8 in it is replaced, and
+/// stops nothing.
+fn described(row: &Row<'_>, column: &str) -> Result<Option<String>, rusqlite::Error> {
+    text(row, column, &mut None)
 }
 
 fn time(row: &Row<'_>, column: &str) -> Result<Option<Timestamp>, rusqlite::Error> {

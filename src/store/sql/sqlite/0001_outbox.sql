@@ -8,7 +8,7 @@
 -- Times are milliseconds since 1970 UTC. A landed file is never edited.
 
 CREATE TABLE handoff_schema (
-  version    INTEGER NOT NULL,
+  version    INTEGER PRIMARY KEY,
   applied_at INTEGER NOT NULL,
   program    TEXT NOT NULL
 ) STRICT;
@@ -31,16 +31,18 @@ CREATE TABLE handoff_types (
   PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
 
--- Who approved which exact payload, for which receiver.
+-- Who approved which exact payload, for which receiver. All but deliver_after
+-- is text, but the columns take anything, or a value of another type would be
+-- refused by SQLite before our trigger can say why, or silently converted.
 CREATE TABLE handoff_approvals (
-  operation_key TEXT NOT NULL PRIMARY KEY,
-  receiver      TEXT,
-  payload       TEXT,                    -- as it was recorded; NULL once pruned
-  approved_by   TEXT,
-  ordering_key  TEXT,
-  depends_on    TEXT,
-  deliver_after INTEGER,
-  traceparent   TEXT
+  operation_key ANY NOT NULL PRIMARY KEY,
+  receiver      ANY,
+  payload       ANY,                     -- as it was recorded; NULL once pruned
+  approved_by   ANY,
+  ordering_key  ANY,
+  depends_on    ANY,
+  deliver_after ANY,
+  traceparent   ANY
 ) STRICT, WITHOUT ROWID;
 
 -- Where each operation stands. One row for each approval, made by a trigger.
@@ -136,74 +138,88 @@ CREATE TABLE handoff_audit (
   hash          TEXT NOT NULL
 ) STRICT;
 
+-- What follows from the row alone is checked first. Then a repeat is told from
+-- a conflict, whatever the configuration says by now. Only a new operation is
+-- held against the configuration.
 CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
-  SELECT RAISE(ABORT, 'handoff: invalid operation_key (namespace:type:vN:subject, at most 200 bytes)')
+  -- Four parts, three of them names; GLOB's * cannot cross a colon if there are but three.
+  SELECT RAISE(ABORT, 'handoff: invalid operation_key (text, namespace:type:vN:subject, at most 200 bytes)')
     WHERE typeof(NEW.operation_key) <> 'text'
-       OR length(CAST(NEW.operation_key AS BLOB)) NOT BETWEEN 1 AND 200
-       OR length(CAST(NEW.operation_key AS BLOB)) <> length(NEW.operation_key)
-       OR NEW.operation_key GLOB '*[^!-~]*';
-  SELECT CASE
-      WHEN NOT (space GLOB '[a-z]*' AND space NOT GLOB '*[^a-z0-9-]*' AND length(space) <= 40
-            AND kind GLOB '[a-z]*' AND kind NOT GLOB '*[^a-z0-9-]*' AND length(kind) <= 40
-            AND (version GLOB 'v[1-9]' OR version GLOB 'v[1-9][0-9]'
-                 OR version GLOB 'v[1-9][0-9][0-9]')
-            AND length(subject) >= 1 AND instr(subject, ':') = 0)
-      THEN RAISE(ABORT, 'handoff: invalid operation_key (namespace:type:vN:subject, at most 200 bytes)')
-      WHEN (subject GLOB '*[^A-Za-z0-9-]*' OR length(subject) > 80)
-           AND NOT EXISTS (SELECT 1 FROM handoff_types
-                            WHERE name = kind AND plain_subject = 0
-                              AND handoff_types.version = CAST(substr(parts.version, 2) AS INTEGER))
-      THEN RAISE(ABORT, 'handoff: invalid subject in operation_key (1 to 80 letters, digits, hyphens)')
-    END
-    FROM (SELECT space, kind, substr(rest, 1, instr(rest, ':') - 1) AS version,
-                 substr(rest, instr(rest, ':') + 1) AS subject
-            FROM (SELECT space, substr(rest, 1, instr(rest, ':') - 1) AS kind,
-                         substr(rest, instr(rest, ':') + 1) AS rest
-                    FROM (SELECT substr(NEW.operation_key, 1, instr(NEW.operation_key, ':') - 1)
-                                   AS space,
-                                 substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1)
-                                   AS rest))) AS parts;
-  SELECT RAISE(ABORT, 'handoff: unknown receiver (not in the configuration last mirrored by handoff)')
-    WHERE typeof(NEW.receiver) <> 'text'
-       OR NOT EXISTS (SELECT 1 FROM handoff_receivers WHERE name = NEW.receiver);
-  SELECT RAISE(ABORT, 'handoff: invalid approved_by (who approved it: 1 to 200 bytes, no control characters)')
+       OR instr(NEW.operation_key, char(0))
+       OR length(NEW.operation_key) > 200
+       OR NOT (NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9]:?*'
+               OR NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9][0-9]:?*'
+               OR NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9][0-9][0-9]:?*')
+       OR length(replace(NEW.operation_key, ':', '')) <> length(NEW.operation_key) - 3
+       OR NEW.operation_key GLOB '*[^a-z0-9:-]*:*'
+       OR NEW.operation_key GLOB '*[^!-~]*'
+       OR instr(NEW.operation_key, ':') > 41
+       OR instr(substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1), ':') > 41;
+  -- The costly looks are taken only at names that are not plain ASCII.
+  SELECT RAISE(ABORT, 'handoff: invalid approved_by (who approved it: text, 1 to 200 bytes, no control characters)')
     WHERE typeof(NEW.approved_by) <> 'text'
-       OR length(CAST(NEW.approved_by AS BLOB)) NOT BETWEEN 1 AND 200
-       OR instr(NEW.approved_by, char(0)) > 0
-       OR NEW.approved_by GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
-       OR trim(NEW.approved_by, char(32, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198,
-                                     8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288)) = '';
+       OR instr(NEW.approved_by, char(0))
+       OR length(CAST(NEW.approved_by AS BLOB)) > 200
+       OR (NEW.approved_by GLOB '*[^ -~]*'
+           AND NEW.approved_by GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*')
+       OR (NEW.approved_by NOT GLOB '*[!-~]*'
+           AND trim(NEW.approved_by, char(32, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198,
+                                          8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288)) = '');
+  -- In valid JSON the first character tells an object.
   SELECT RAISE(ABORT, 'handoff: invalid payload (a JSON object as text, at most 262144 bytes)')
     WHERE typeof(NEW.payload) <> 'text'
        OR length(CAST(NEW.payload AS BLOB)) > 262144
-       OR instr(NEW.payload, char(0)) > 0
-       OR NOT json_valid(NEW.payload)
-       OR json_type(NEW.payload) <> 'object';
+       OR (length(CAST(NEW.payload AS BLOB)) <> length(NEW.payload) AND instr(NEW.payload, char(0)))
+       OR NOT (NEW.payload GLOB '{*' OR ltrim(NEW.payload, char(9, 10, 13, 32)) GLOB '{*')
+       OR NOT json_valid(NEW.payload);
   SELECT RAISE(ABORT, 'handoff: ordering_key and depends_on are not in this version')
     WHERE NEW.ordering_key IS NOT NULL OR NEW.depends_on IS NOT NULL;
-  SELECT RAISE(ABORT, 'handoff: invalid deliver_after (milliseconds since 1970 as an integer)')
-    WHERE typeof(NEW.deliver_after) NOT IN ('integer', 'null')
-       OR NEW.deliver_after NOT BETWEEN 0 AND 253402300799999;
-  SELECT RAISE(ABORT, 'handoff: invalid traceparent (a W3C trace context, at most 200 visible characters)')
-    WHERE typeof(NEW.traceparent) NOT IN ('text', 'null')
-       OR length(CAST(NEW.traceparent AS BLOB)) > 200
-       OR length(CAST(NEW.traceparent AS BLOB)) <> length(NEW.traceparent)
-       OR NEW.traceparent GLOB '*[^!-~]*';
+  -- The lower bound refuses seconds, which would be long past as milliseconds.
+  SELECT RAISE(ABORT, 'handoff: invalid deliver_after (milliseconds since 1970 as an integer, not seconds)')
+    WHERE NEW.deliver_after IS NOT NULL
+      AND (typeof(NEW.deliver_after) <> 'integer'
+           OR NEW.deliver_after NOT BETWEEN 100000000000 AND 253402300799999);
+  SELECT RAISE(ABORT, 'handoff: invalid traceparent (a W3C trace context as text, at most 200 visible characters)')
+    WHERE NEW.traceparent IS NOT NULL
+      AND (typeof(NEW.traceparent) <> 'text'
+           OR instr(NEW.traceparent, char(0))
+           OR length(NEW.traceparent) > 200
+           OR NEW.traceparent GLOB '*[^!-~]*');
   SELECT CASE
+      WHEN NOT EXISTS (SELECT 1 FROM handoff_outbox WHERE operation_key = NEW.operation_key)
+      THEN RAISE(ABORT, 'handoff: damaged (the approval is there, its row in handoff_outbox is not)')
       WHEN payload IS NULL
       THEN RAISE(ABORT, 'handoff: settled (the payload is no longer kept and cannot be compared)')
-      WHEN receiver IS NOT NEW.receiver OR json(payload) IS NOT json(NEW.payload)
-      THEN RAISE(ABORT, 'handoff: conflict (same operation_key, other content or receiver)')
-      ELSE RAISE(IGNORE)
+      WHEN receiver IS NEW.receiver
+           AND (payload IS NEW.payload
+                OR CASE WHEN json_valid(payload) THEN json(payload) END IS json(NEW.payload))
+      THEN RAISE(IGNORE)
+      ELSE RAISE(ABORT, 'handoff: conflict (same operation_key, other content or receiver)')
     END
     FROM handoff_approvals WHERE operation_key = NEW.operation_key;
+  SELECT RAISE(ABORT, 'handoff: unknown receiver (not in the configuration last mirrored by handoff)')
+    WHERE typeof(NEW.receiver) <> 'text'
+       OR NOT EXISTS (SELECT 1 FROM handoff_receivers WHERE name = NEW.receiver);
+  -- Only a key of more than 87 characters can have a subject of more than 80.
+  SELECT RAISE(ABORT, 'handoff: invalid subject in operation_key (1 to 80 letters, digits, hyphens)')
+    WHERE (NEW.operation_key GLOB '*[^A-Za-z0-9:-]*'
+           OR (length(NEW.operation_key) > 87
+               AND instr(substr(NEW.operation_key, -81), ':') = 0))
+      AND NOT EXISTS (SELECT 1 FROM handoff_types
+                       WHERE plain_subject = 0
+                         AND substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1)
+                             GLOB name || ':v' || version || ':*');
 END;
 
+-- The last line answers for a trigger of somebody else's that skips the row.
 CREATE TRIGGER handoff_approvals_record AFTER INSERT ON handoff_approvals BEGIN
   INSERT INTO handoff_outbox (operation_key, receiver, ordering_key, depends_on, recorded_at, due_at)
-  SELECT NEW.operation_key, NEW.receiver, NEW.ordering_key, NEW.depends_on, time,
-         max(time, coalesce(NEW.deliver_after, time))
-    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS time);
+  VALUES (NEW.operation_key, NEW.receiver, NEW.ordering_key, NEW.depends_on,
+          CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER),
+          max(coalesce(NEW.deliver_after, 0),
+              CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)));
+  SELECT RAISE(ABORT, 'handoff: the outbox row was not written')
+    WHERE changes() <> 1;
 END;
 
 CREATE TRIGGER handoff_approvals_frozen BEFORE UPDATE ON handoff_approvals BEGIN
@@ -225,26 +241,62 @@ END;
 
 CREATE TRIGGER handoff_outbox_made BEFORE INSERT ON handoff_outbox BEGIN
   SELECT RAISE(ABORT, 'handoff: record operations in handoff_approvals')
-    WHERE EXISTS (SELECT 1 FROM handoff_outbox
-                   WHERE operation_key = NEW.operation_key OR id = NEW.id)
+    WHERE EXISTS (SELECT 1 FROM handoff_outbox WHERE operation_key = NEW.operation_key)
        OR NOT EXISTS (SELECT 1 FROM handoff_approvals WHERE operation_key = NEW.operation_key);
 END;
 
+-- An UPDATE that names the row's number as rowid does not name the column id.
 CREATE TRIGGER handoff_outbox_frozen
-BEFORE UPDATE OF id, operation_key, receiver, recorded_at ON handoff_outbox BEGIN
-  SELECT RAISE(ABORT, 'handoff: key, receiver and time of recording are never changed')
-    WHERE NEW.id IS NOT OLD.id OR NEW.operation_key IS NOT OLD.operation_key
-       OR NEW.receiver IS NOT OLD.receiver OR NEW.recorded_at IS NOT OLD.recorded_at;
+BEFORE UPDATE OF id, rowid, oid, _rowid_, operation_key, receiver, recorded_at ON handoff_outbox
+WHEN NEW.id IS NOT OLD.id OR NEW.operation_key IS NOT OLD.operation_key
+     OR NEW.receiver IS NOT OLD.receiver OR NEW.recorded_at IS NOT OLD.recorded_at
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: key, receiver and time of recording are never changed');
+END;
+
+-- What the daemon has prepared stays; the payload may be pruned at the end.
+CREATE TRIGGER handoff_outbox_prepared BEFORE UPDATE OF payload, fingerprint ON handoff_outbox
+WHEN (OLD.fingerprint IS NOT NULL AND NEW.fingerprint IS NOT OLD.fingerprint)
+     OR (NEW.payload IS NOT OLD.payload
+         AND NOT (OLD.payload IS NULL AND OLD.fingerprint IS NULL)
+         AND NOT (NEW.payload IS NULL AND OLD.state IN ('sent', 'withdrawn')))
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: the payload is never changed');
 END;
 
 CREATE TRIGGER handoff_outbox_kept BEFORE DELETE ON handoff_outbox BEGIN
   SELECT RAISE(ABORT, 'handoff: an operation is never deleted');
 END;
 
+-- REPLACE removes rows without firing a trigger for DELETE.
+CREATE TRIGGER handoff_attempts_made BEFORE INSERT ON handoff_attempts BEGIN
+  SELECT RAISE(ABORT, 'handoff: an attempt is never replaced')
+    WHERE EXISTS (SELECT 1 FROM handoff_attempts
+                   WHERE operation_key = NEW.operation_key AND number = NEW.number);
+END;
+
+CREATE TRIGGER handoff_attempts_frozen BEFORE UPDATE OF operation_key, number ON handoff_attempts
+WHEN NEW.operation_key IS NOT OLD.operation_key OR NEW.number IS NOT OLD.number
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: key and number of an attempt are never changed');
+END;
+
 CREATE TRIGGER handoff_attempts_kept BEFORE DELETE ON handoff_attempts BEGIN
   SELECT RAISE(ABORT, 'handoff: the attempts of an unsettled operation are kept')
     WHERE EXISTS (SELECT 1 FROM handoff_outbox
-                   WHERE operation_key = OLD.operation_key AND state IN ('pending', 'blocked'));
+                   WHERE operation_key = OLD.operation_key
+                     AND state NOT IN ('sent', 'withdrawn'));
+END;
+
+CREATE TRIGGER handoff_audit_made BEFORE INSERT ON handoff_audit BEGIN
+  SELECT RAISE(ABORT, 'handoff: the audit is never changed')
+    WHERE EXISTS (SELECT 1 FROM handoff_audit WHERE id = NEW.id);
+END;
+
+CREATE TRIGGER handoff_audit_last AFTER INSERT ON handoff_audit
+WHEN NEW.id < 1 OR NEW.id <> (SELECT max(id) FROM handoff_audit)
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: a row of the audit comes after all others');
 END;
 
 CREATE TRIGGER handoff_audit_unchanged BEFORE UPDATE ON handoff_audit BEGIN
