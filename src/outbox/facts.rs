@@ -198,6 +198,8 @@ impl Facts {
         self.absences = 0;
         self.asks = 0;
         self.grant = false;
+        // This delivery has waited for it; what is said from now on counts anew.
+        self.not_before = None;
         self.attempts = self.attempts.saturating_add(1);
         self.tries = self.tries.saturating_add(1);
         self.budget_start.get_or_insert(now.steady);
@@ -211,8 +213,15 @@ impl Facts {
 
     /// A delivery ends, or a late answer takes the place of a provisional end.
     ///
-    /// `others` folds the *other* deliveries that may have acted.
-    pub fn delivery_ends(&mut self, end: &Ended<'_>, others: Option<Possible>) {
+    /// `others` folds the *other* deliveries that may have acted. A late answer
+    /// tells of its own delivery only: it takes away no answer of another one,
+    /// and brings no try forward that another one has put off.
+    pub fn delivery_ends(
+        &mut self,
+        end: &Ended<'_>,
+        others: Option<Possible>,
+        contract: &Contract,
+    ) {
         self.possible = if end.ending.may_have_acted() {
             let this = Possible::delivery(end.started, end.ended, end.request.clone());
             Some(match others {
@@ -231,26 +240,38 @@ impl Facts {
             return self.proven(remote_id.clone(), SettledBy::Reply);
         }
         if self.proof.is_none() {
-            self.failed_at = Some(end.ended);
+            self.failed_at = self.failed_at.max(Some(end.ended));
         }
-        self.not_before = end.not_before;
-        self.answered(end.ending);
+        self.not_before = self.not_before.max(end.not_before);
+        self.answered(end.ending, contract);
     }
 
-    /// The receipt. The receiver's own word takes the place of a person's; its
-    /// first receipt stays. A delivery that settled it is none that failed.
+    /// The receipt. The firmer word settles it; the receiver's first receipt
+    /// stays, and one without an id takes none away. What is settled has not failed.
     fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {
         self.failed_at = None;
-        let has_receipt = self.proof.as_ref().is_some_and(|proof| {
-            matches!(proof.by, SettledBy::Reply | SettledBy::LookUp) && proof.remote_id.is_some()
+        let firmness = |proof: &Proof| match proof.by {
+            SettledBy::Person(_) => 0,
+            SettledBy::Policy => 1,
+            SettledBy::Reply | SettledBy::LookUp => 2,
+        };
+        let told = Proof { remote_id, by };
+        self.proof = Some(match self.proof.take() {
+            None => told,
+            Some(known) => {
+                let told_is_firmer = firmness(&told) > firmness(&known);
+                let (firm, other) = if told_is_firmer { (told, known) } else { (known, told) };
+                let by_person = firmness(&other) == 0;
+                let other_id = if by_person { None } else { other.remote_id };
+                Proof { remote_id: firm.remote_id.or(other_id), by: firm.by }
+            }
         });
-        if !has_receipt {
-            self.proof = Some(Proof { remote_id, by });
-        }
     }
 
-    /// What an ending without proof says.
-    fn answered(&mut self, ending: &Ending) {
+    /// What an ending without a receipt says. One that says nothing (a lost
+    /// reply, an interruption) leaves the answer of another delivery as it is;
+    /// its own was taken away when it began.
+    fn answered(&mut self, ending: &Ending, contract: &Contract) {
         let outcome = match ending {
             Ending::Outcome(outcome) => outcome,
             Ending::Interrupted { alone } => {
@@ -260,10 +281,14 @@ impl Facts {
             Ending::CutOff => &Outcome::Unknown,
         };
         match outcome {
-            // Its start has cleared the answer. One that is here all the same is
-            // a later attempt's, which the end of a lost claim does not overwrite.
             Outcome::Unknown => self.absences = 0,
-            Outcome::AlreadyExists { .. } => self.answer = Answer::Exists,
+            Outcome::AlreadyExists { remote_id } => {
+                self.answer = Answer::Exists;
+                // Kept as proof, so that a later "no" of another delivery cannot unsay it.
+                if contract.exists == Exists::Proof {
+                    self.proven(remote_id.clone(), SettledBy::Policy);
+                }
+            }
             Outcome::Rejected => self.answer = Answer::Rejected,
             Outcome::Unauthorised => self.answer = Answer::Refused,
             Outcome::Unexpected => self.answer = Answer::Unexpected,

@@ -44,7 +44,6 @@ pub(super) fn act(
         judged: &judged,
         effect: loaded.row.facts.effect(&terms.contract),
         error: None,
-        named_id: None,
         suspect: loaded.suspect,
         now: now.wall,
     };

@@ -171,7 +171,6 @@ fn write(
         judged,
         effect: loaded.row.facts.effect(contract),
         error,
-        named_id: None,
         suspect: loaded.suspect,
         now: now.wall,
     };
@@ -200,7 +199,6 @@ fn begin(
         judged,
         effect: row.facts.effect(contract),
         error: None,
-        named_id: None,
         suspect: loaded.suspect,
         now: now.wall,
     };

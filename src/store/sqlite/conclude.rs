@@ -115,7 +115,7 @@ fn add_to_facts(
         had_spent: attempt.spent,
         not_before,
     };
-    row.facts.delivery_ends(&ended, others);
+    row.facts.delivery_ends(&ended, others, &terms.contract);
     let judged = rules.judge(&row.recorded, end.ended);
     let follows = next(&row.facts, &judged.around, terms, end.ended);
     let named_id = named_id(end.ending);
@@ -124,7 +124,6 @@ fn add_to_facts(
         judged: &judged,
         effect: row.facts.effect(&terms.contract),
         error: Some(error_text(end)),
-        named_id: named_id.clone(),
         suspect: end.suspect,
         now: end.ended.wall,
     };

@@ -83,8 +83,6 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
 
 fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusqlite::Error> {
     let proof = word(row, "settled_by", SettledBy::parse, damage)?
-        // What the policy settled rests on the answer, which is read below.
-        .filter(|by| *by != SettledBy::Policy)
         .map(|by| {
             Ok::<_, rusqlite::Error>(Proof { remote_id: text(row, "remote_id", damage)?, by })
         })
@@ -180,8 +178,6 @@ pub(super) struct Change<'a> {
     pub(super) effect: Effect,
     /// What went wrong last; `None` leaves what is there.
     pub(super) error: Option<String>,
-    /// The id of an answer "exists" that settles it.
-    pub(super) named_id: Option<String>,
     /// Whether it is a suspect from now on.
     pub(super) suspect: bool,
     /// The wall clock.
@@ -230,10 +226,8 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
                     row.remote_id.clone_from(&proof.remote_id);
                     row.settled_by = Some(proof.by.to_string());
                 }
-                None => {
-                    row.remote_id.clone_from(&change.named_id);
-                    row.settled_by = Some(SettledBy::Policy.to_string());
-                }
+                // An old "exists", which proves it under today's contract.
+                None => row.settled_by = Some(SettledBy::Policy.to_string()),
             }
             row.due_at = None;
         }

@@ -56,6 +56,7 @@ fn a_program_that_takes_too_long_is_ended_and_in_doubt() {
     let wait = "echo $$ >> FOLDER/pids\nread line < FOLDER/never\necho late > FOLDER/late";
     for (contract, reason, attempts) in [(NONE, "ambiguous", 1), (KEYED, "budget_exhausted", 2)] {
         let site = site(&command(contract, retry), wait);
+        site.write("pids", "");
         fifo(&site.path("never"));
         let daemon = Daemon::start(&site);
         assert_eq!(site.wait(&key("case-104"))["state"], "blocked");

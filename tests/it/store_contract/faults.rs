@@ -101,7 +101,7 @@ pub(super) async fn a_server_error_makes_one_task_whether_it_was_accepted_or_not
 pub(super) async fn a_reply_that_takes_too_long_is_unknown(place: &'static dyn Place) {
     for contract in [NONE, KEYED] {
         let slow = first(r#"fault = "slow", delay = "1d""#);
-        let config = format!("{}timeout = \"1s\"", crm(contract, &slow, ""));
+        let config = format!("{}timeout = \"2s\"", crm(contract, &slow, ""));
         let mut world = World::on(place, &config).await;
         world.approve("case-104").await;
         world.turn_to_the_end().await;

@@ -4,6 +4,7 @@
 use super::World;
 use super::place::{Row, Value};
 use handoff::clock::Timestamp;
+use handoff::outbox::contract::Exists;
 use handoff::outbox::facts::{
     Answer, AttemptKind, Facts, Open, Possible, Proof, RequestFingerprint,
 };
@@ -37,7 +38,9 @@ pub(crate) async fn check(world: &World) {
     for row in world.store.list(handoff::store::Filter::default()).await.unwrap() {
         let key = &row.operation_key;
         // The time that a receiver asked for is not kept with its attempt.
-        let facts = Facts { not_before: row.facts.not_before, ..recomputed(world, key) };
+        let proves = world.rules.terms(&row.receiver).contract.exists == Exists::Proof;
+        let recomputed = recomputed(world, key, proves);
+        let facts = Facts { not_before: row.facts.not_before, ..recomputed };
         assert_eq!(row.facts, facts, "{key}: stored and recomputed");
         let contract = &world.rules.terms(&row.receiver).contract;
         assert_eq!(row.effect, facts.effect(contract), "{key}: effect");
@@ -47,7 +50,7 @@ pub(crate) async fn check(world: &World) {
     }
 }
 
-fn recomputed(world: &World, key: &str) -> Facts {
+fn recomputed(world: &World, key: &str, exists_proves: bool) -> Facts {
     let sql = format!("{ATTEMPTS} '{key}' ORDER BY number");
     let attempts: Vec<Attempt> = world.site.rows(&sql).iter().map(attempt).collect();
     let mut events: Vec<(i64, Event<'_>)> = audit(world, key);
@@ -75,6 +78,16 @@ fn recomputed(world: &World, key: &str) -> Facts {
         let earlier = attempts.iter().filter(|one| one.begun_fact < *fact);
         follow(&mut facts, event, possible(earlier).is_some());
     }
+    if facts.proof.is_none() && exists_proves {
+        let exists = attempts.iter().find(|one| one.outcome.as_deref() == Some("already_exists"));
+        facts.proof =
+            exists.map(|one| Proof { remote_id: one.remote_id.clone(), by: SettledBy::Policy });
+    }
+    // What is settled has not failed.
+    facts.failed_at = match facts.proof {
+        Some(_) => None,
+        None => attempts.iter().filter_map(|one| one.outcome.as_ref().and(one.finished)).max(),
+    };
     facts
 }
 
@@ -100,7 +113,6 @@ fn ended(facts: &mut Facts, attempt: &Attempt) {
     facts.answer = match attempt.outcome.as_deref().unwrap() {
         "applied" => {
             let proof = Proof { remote_id: attempt.remote_id.clone(), by: SettledBy::Reply };
-            facts.failed_at = None;
             if facts.proof.as_ref().is_none_or(|earlier| earlier.remote_id.is_none()) {
                 facts.proof = Some(proof);
             }
@@ -113,9 +125,6 @@ fn ended(facts: &mut Facts, attempt: &Attempt) {
         "conflict" => Answer::Conflict,
         _ => facts.answer,
     };
-    if facts.proof.is_none() {
-        facts.failed_at = attempt.finished;
-    }
 }
 
 /// The deliveries that may have acted.
