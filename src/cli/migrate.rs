@@ -49,6 +49,8 @@ pub(super) async fn migrate(global: &Global, command: &Migrate) -> Result<Exit, 
     }
     let store = Sqlite::open(&settings, Access::Create, "cli").await?;
     store.mirror(&rules, Mirror::Replace).await?;
+    // So that a copy of the file alone has the tables. They are safe in any case.
+    drop(store.close().await);
     let migrated =
         Migrated { store: store.path().display().to_string(), version: schema::VERSION, receivers };
     let text = format!(

@@ -48,6 +48,15 @@ fn a_migration_can_be_repeated_and_changes_nothing_then() {
 }
 
 #[test]
+fn a_copy_of_a_migrated_file_has_the_tables() {
+    for _ in 0..5 {
+        let world = World::new().migrated();
+        std::fs::copy(world.path("app.db"), world.path("copy.db")).expect("a copy");
+        assert_eq!(schema(&world.open("copy.db")), schema(&world.open("app.db")));
+    }
+}
+
+#[test]
 fn two_migrations_at_once_end_well() {
     for _ in 0..5 {
         let world = World::new();
