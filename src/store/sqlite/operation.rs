@@ -266,6 +266,7 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
     }
 }
 
+/// A fingerprint that is stored is never written again, not even a damaged one.
 fn update(db: &Connection, loaded: &Loaded) -> Result<(), rusqlite::Error> {
     let row = &loaded.row;
     let facts = &row.facts;
@@ -275,7 +276,7 @@ fn update(db: &Connection, loaded: &Loaded) -> Result<(), rusqlite::Error> {
         "UPDATE handoff_outbox SET
            state = ?2, blocked_reason = ?3, effect = ?4, attempts = ?5, due_at = ?6,
            first_attempt_at = ?7, remote_id = ?8, settled_by = ?9, last_error = ?10,
-           version = ?11, sent_at = ?12, fingerprint = ?13, possible_since = ?14,
+           version = ?11, sent_at = ?12, fingerprint = coalesce(fingerprint, ?13), possible_since = ?14,
            possible_until = ?15, possible_request = ?16, possible_count = ?17,
            possible_marks = ?18, answer = ?19, absences = ?20, open_number = ?21,
            open_kind = ?22, spent = ?23, asks = ?24, failed_at = ?25, budget_start = ?26,
