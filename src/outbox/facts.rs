@@ -5,7 +5,7 @@
 //! from the history.
 
 use super::contract::{Contract, Exists};
-use super::outcome::{Ending, Outcome};
+use super::outcome::{Ending, Outcome, OutcomeKind};
 use super::state::{Effect, SettledBy};
 use crate::clock::{Now, Timestamp};
 use crate::text_enum::text_enum;
@@ -207,8 +207,12 @@ impl Facts {
     }
 
     /// Whether [`Facts::delivery_ends`] has to be told of the other deliveries.
-    pub fn has_others(&self) -> bool {
-        self.possible.as_ref().is_some_and(|possible| possible.count > 1)
+    ///
+    /// `earlier` is how this delivery had ended before, if it had: after a
+    /// definite end it is none of those that may have acted.
+    pub fn has_others(&self, earlier: Option<OutcomeKind>) -> bool {
+        let itself = u32::from(earlier.is_none_or(OutcomeKind::may_have_acted));
+        self.possible.as_ref().is_some_and(|possible| possible.count > itself)
     }
 
     /// A delivery ends, or a late answer takes the place of a provisional end.
@@ -246,25 +250,19 @@ impl Facts {
         self.answered(end.ending, contract);
     }
 
-    /// The receipt. The firmer word settles it; the receiver's first receipt
-    /// stays, and one without an id takes none away. What is settled has not failed.
+    /// The receiver has it. Its word takes the place of a person's; its first
+    /// receipt stays, whichever answer told it. What is settled has not failed.
     fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {
         self.failed_at = None;
-        let firmness = |proof: &Proof| match proof.by {
-            SettledBy::Person(_) => 0,
-            SettledBy::Policy => 1,
-            SettledBy::Reply | SettledBy::LookUp => 2,
-        };
-        let told = Proof { remote_id, by };
         self.proof = Some(match self.proof.take() {
-            None => told,
-            Some(known) => {
-                let told_is_firmer = firmness(&told) > firmness(&known);
-                let (firm, other) = if told_is_firmer { (told, known) } else { (known, told) };
-                let by_person = firmness(&other) == 0;
-                let other_id = if by_person { None } else { other.remote_id };
-                Proof { remote_id: firm.remote_id.or(other_id), by: firm.by }
+            None | Some(Proof { by: SettledBy::Person(_), .. }) => Proof { remote_id, by },
+            Some(Proof { remote_id: first, by: SettledBy::Policy }) => {
+                Proof { remote_id: first.or(remote_id), by }
             }
+            Some(Proof {
+                remote_id: first,
+                by: known @ (SettledBy::Reply | SettledBy::LookUp),
+            }) => Proof { remote_id: first.or(remote_id), by: known },
         });
     }
 

@@ -114,6 +114,24 @@ impl OutcomeKind {
     pub const fn is_provisional(self) -> bool {
         matches!(self, Self::Interrupted | Self::CutOff)
     }
+
+    /// Whether the receiver may have acted, or may still act, on an attempt
+    /// that ended so.
+    pub const fn may_have_acted(self) -> bool {
+        match self {
+            Self::AlreadyExists
+            | Self::InProgress
+            | Self::Unknown
+            | Self::Interrupted
+            | Self::CutOff => true,
+            Self::Applied
+            | Self::NotTaken
+            | Self::Rejected
+            | Self::Conflict
+            | Self::Unauthorised
+            | Self::Unexpected => false,
+        }
+    }
 }
 
 /// How an attempt ended: with an outcome, or without one.
@@ -152,19 +170,7 @@ impl Ending {
 
     /// Whether the receiver may have acted, or may still act, on this attempt.
     pub const fn may_have_acted(&self) -> bool {
-        match self.kind() {
-            OutcomeKind::AlreadyExists
-            | OutcomeKind::InProgress
-            | OutcomeKind::Unknown
-            | OutcomeKind::Interrupted
-            | OutcomeKind::CutOff => true,
-            OutcomeKind::Applied
-            | OutcomeKind::NotTaken
-            | OutcomeKind::Rejected
-            | OutcomeKind::Conflict
-            | OutcomeKind::Unauthorised
-            | OutcomeKind::Unexpected => false,
-        }
+        self.kind().may_have_acted()
     }
 
     /// How many tries of the budget this ending costs, 0 or 1.

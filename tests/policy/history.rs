@@ -17,7 +17,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Begin(RequestFingerprint),
-    /// To the delivery under way, or to one whose end was provisional.
+    /// To the delivery under way, or late: to one whose end was provisional, or
+    /// a success to any.
     End(u32, Ending),
     Retry,
     Withdraw,
@@ -46,6 +47,10 @@ impl Delivery {
 
     pub(crate) fn is_provisional(&self) -> bool {
         matches!(&self.ended, Some((_, Ending::Interrupted { .. } | Ending::CutOff)))
+    }
+
+    pub(crate) fn is_applied(&self) -> bool {
+        matches!(&self.ended, Some((_, Ending::Outcome(Outcome::Applied { .. }))))
     }
 
     /// It may have acted unless its answer denies it; a receipt is no doubt.
@@ -189,24 +194,21 @@ pub(crate) fn recompute(words: &[Word], contract: &Contract) -> Facts {
     }
 }
 
-/// The receiver's word, with the first id that it told; else an "exists" that proves.
+/// The receiver's word, a reply before an "exists" that proves, with the first
+/// id that either told.
 fn proof(endings: &[(u32, Ending, Timestamp)], contract: &Contract) -> Option<Proof> {
-    let mut replies = Vec::new();
-    let mut exists = Vec::new();
-    for (_, ending, _) in endings {
-        match ending {
-            Ending::Outcome(Outcome::Applied { remote_id, .. }) => replies.push(remote_id.clone()),
-            Ending::Outcome(Outcome::AlreadyExists { remote_id }) => exists.push(remote_id.clone()),
-            Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => {}
+    let proves = contract.exists == Exists::Proof;
+    let words = endings.iter().filter_map(|(_, ending, _)| match ending {
+        Ending::Outcome(Outcome::Applied { remote_id, .. }) => Some((true, remote_id.clone())),
+        Ending::Outcome(Outcome::AlreadyExists { remote_id }) if proves => {
+            Some((false, remote_id.clone()))
         }
-    }
-    if contract.exists != Exists::Proof {
-        exists.clear();
-    }
-    let by = if replies.is_empty() { SettledBy::Policy } else { SettledBy::Reply };
-    let proven = !replies.is_empty() || !exists.is_empty();
-    let remote_id = replies.into_iter().chain(exists).flatten().next();
-    proven.then_some(Proof { remote_id, by })
+        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+    });
+    let (replies, ids): (Vec<bool>, Vec<_>) = words.unzip();
+    let by = if replies.contains(&true) { SettledBy::Reply } else { SettledBy::Policy };
+    let remote_id = ids.into_iter().flatten().next();
+    (!replies.is_empty()).then_some(Proof { remote_id, by })
 }
 
 /// The last answer since the last delivery began. An end without an answer

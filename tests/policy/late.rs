@@ -127,12 +127,12 @@ fn an_exists_that_proves_stays_a_success_whatever_another_delivery_answers_later
 }
 
 #[test]
-fn an_exists_that_proves_is_settled_by_the_policy_until_the_receiver_sends_a_receipt() {
+fn an_exists_that_proves_is_settled_by_the_policy_until_a_reply_settles_it() {
     let proof = |id: &str, by| Some(Proof { remote_id: Some(id.to_owned()), by });
     let mut story = story(exists_proves(), [INTERRUPTED, exists(Some("8"))]);
     assert_eq!(story.facts.proof, proof("8", SettledBy::Policy));
     end(&mut story, 1, applied(Some("7")));
-    assert_eq!(story.facts.proof, proof("7", SettledBy::Reply));
+    assert_eq!(story.facts.proof, proof("8", SettledBy::Reply), "the first receipt stays");
 }
 
 #[test]
@@ -149,6 +149,17 @@ fn the_first_receipt_stays_when_another_delivery_brings_a_second() {
     end(&mut story, 1, applied(Some("9")));
     let id = Some("7".to_owned());
     assert_eq!(story.facts.proof, Some(Proof { remote_id: id, by: SettledBy::Reply }));
+}
+
+#[test]
+fn a_late_success_after_a_definite_end_leaves_the_doubt_of_the_other_deliveries() {
+    let refused = not_taken(NotTakenWhy::Unreachable);
+    let mut story = story(keyed(), [refused, Ending::Outcome(Outcome::Unknown)]);
+    let doubt = story.facts.possible.clone();
+    assert!(doubt.is_some());
+    end(&mut story, 1, applied(Some("7")));
+    assert_eq!(story.facts.possible, doubt);
+    assert_eq!(story.step(), Step::Sent);
 }
 
 #[test]

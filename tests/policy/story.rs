@@ -65,6 +65,10 @@ impl Story {
             } else if delivery.is_provisional() {
                 let late = outcomes(delivery.number).map(Ending::Outcome);
                 events.extend(late.map(|ending| Event::End(delivery.number, ending)));
+            } else if !delivery.is_applied() {
+                // A success is never thrown away, whatever was believed before.
+                let success = outcomes(delivery.number).take(1).map(Ending::Outcome);
+                events.extend(success.map(|ending| Event::End(delivery.number, ending)));
             }
         }
         if self.facts.open.is_none() {
@@ -102,7 +106,7 @@ impl Story {
             return false;
         }
         self.words.push(Word { when: now.steady, what: event });
-        assert_eq!(self.facts, recompute(&self.words, &self.contract), "{:#?}", self.words);
+        assert_eq!(self.facts, recompute(&self.words, &self.contract), "{:?}", self.words);
         self.check();
         true
     }
@@ -111,7 +115,8 @@ impl Story {
     fn end(&mut self, number: u32, ending: &Ending, now: Now) {
         let list = deliveries(&self.words);
         let this = list.iter().find(|delivery| delivery.number == number).expect("it began");
-        let others = self.facts.has_others().then(|| {
+        let earlier = this.ended.as_ref().map(|(_, ending)| ending.kind());
+        let others = self.facts.has_others(earlier).then(|| {
             fold(list.iter().filter(|delivery| delivery.number != number)).expect("there are")
         });
         let end = Ended {

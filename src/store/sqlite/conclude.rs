@@ -100,7 +100,8 @@ fn add_to_facts(
 ) -> Result<Event, rusqlite::Error> {
     let row = &mut loaded.row;
     let terms = rules.terms(&row.receiver);
-    let others = if row.facts.has_others() { others(db, end.id)? } else { None };
+    let has_others = row.facts.has_others(attempt.outcome);
+    let others = if has_others { others(db, end.id)? } else { None };
     let had_receipt = row.facts.proof.as_ref().and_then(|proof| proof.remote_id.clone());
     let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
     let (tries, key) = (row.facts.tries, row.operation_key.as_str());
