@@ -212,7 +212,8 @@ fn a_pruned_payload_is_compared_by_its_fingerprint_as_long_as_there_is_one() {
     let other = operation(r#"{"case_id":"case-104"}"#);
     let elsewhere = Operation { receiver: "other".into(), ..operation(PAYLOAD) };
     db.execute_batch(
-        "UPDATE handoff_outbox SET state = 'withdrawn'; UPDATE handoff_approvals SET payload = NULL",
+        "UPDATE handoff_outbox SET state = 'withdrawn';
+         UPDATE handoff_approvals SET payload = NULL",
     )
     .unwrap();
     // Withdrawn before the daemon saw it: nothing is left to compare with.

@@ -151,7 +151,10 @@ proptest! {
 
     #[test]
     fn trigger_and_library_agree_on_every_approver(
-        name in r"[\x00-\x20\x7f-\xa0\u{2000}-\u{200f}\u{3000}]{0,3}[a-z\u{e9}]{0,2}[\x00-\x20\x7f-\xa1]{0,1}|.{0,80}",
+        name in concat!(
+            r"[\x00-\x20\x7f-\xa0\u{2000}-\u{200f}\u{3000}]{0,3}",
+            r"[a-z\u{e9}]{0,2}[\x00-\x20\x7f-\xa1]{0,1}|.{0,80}",
+        ),
     ) {
         let key: OperationKey = KEY.parse().unwrap();
         let payload = Payload::parse("{}").unwrap();
@@ -161,7 +164,10 @@ proptest! {
 
     #[test]
     fn whatever_payload_the_library_takes_the_trigger_takes(
-        payload in r#"[ \n\t]{0,2}\{("[a-z\u{e9}]{0,2}":(null|true|[0-9]{1,3}|"\PC{0,4}"|\[\]|\{\}))?\}[ \n]{0,2}|[\[\]\{\}":,a0 ]{0,8}"#,
+        payload in concat!(
+            r#"[ \n\t]{0,2}\{("[a-z\u{e9}]{0,2}":(null|true|[0-9]{1,3}|"\PC{0,4}"|\[\]|\{\}))?\}"#,
+            r#"[ \n]{0,2}|[\[\]\{\}":,a0 ]{0,8}"#,
+        ),
     ) {
         if Payload::parse(&payload).is_ok() {
             prop_assert!(trigger_takes(KEY, &payload, "ann"));

@@ -11,8 +11,10 @@ fn recorded() -> World {
         assert_eq!(python.record(CLAUSES[0], &row), Ok(1));
         world.daemon(&format!(
             "INSERT INTO handoff_attempts
-               (operation_key, number, kind, started_at, instance, request, started_steady, begun_fact)
-             VALUES ('{key}', 1, 'deliver', 0, 'i', 'r', 0, 2), ('{key}', 2, 'deliver', 0, 'i', 'r', 0, 3);
+               (operation_key, number, kind, started_at, instance, request,
+                 started_steady, begun_fact)
+             VALUES ('{key}', 1, 'deliver', 0, 'i', 'r', 0, 2),
+                    ('{key}', 2, 'deliver', 0, 'i', 'r', 0, 3);
              INSERT INTO handoff_audit (at, who, verb, before, after, previous_hash, hash)
              VALUES (0, 'ann', 'retry', '{{}}', '{{}}', 'p', 'h');"
         ));
@@ -179,9 +181,11 @@ fn the_audit_is_only_added_to() {
     let row = "(id, at, who, verb, before, after, previous_hash, hash)";
     for id in ["1", "2", "-1", "0"] {
         let inserts = CLAUSES.map(|(verb, tail)| {
-            let tail = if tail.contains("UPDATE") { "ON CONFLICT DO UPDATE SET who = 'b'" } else { "" };
+            let update = "ON CONFLICT DO UPDATE SET who = 'b'";
+            let tail = if tail.contains("UPDATE") { update } else { "" };
             format!(
-                "{verb} INTO handoff_audit {row} VALUES ({id}, 0, 'bob', 'v', '', '', '', '') {tail}"
+                "{verb} INTO handoff_audit {row}
+                 VALUES ({id}, 0, 'bob', 'v', '', '', '', '') {tail}"
             )
         });
         nothing_moves(&world, &inserts, "the audit");
@@ -198,9 +202,11 @@ fn attempts_are_kept_until_the_operation_is_final() {
     let columns = "(operation_key, number, kind, started_at, instance, request, started_steady, \
                    begun_fact)";
     let replaced = CLAUSES.map(|(verb, tail)| {
-        let tail = if tail.contains("UPDATE") { "ON CONFLICT DO UPDATE SET kind = 'k'" } else { "" };
+        let update = "ON CONFLICT DO UPDATE SET kind = 'k'";
+        let tail = if tail.contains("UPDATE") { update } else { "" };
         format!(
-            "{verb} INTO handoff_attempts {columns} VALUES ('{KEY}', 1, 'k', 1, 'j', 's', 0, 9) {tail}"
+            "{verb} INTO handoff_attempts {columns}
+             VALUES ('{KEY}', 1, 'k', 1, 'j', 's', 0, 9) {tail}"
         )
     });
     let moved = updates(

@@ -32,8 +32,8 @@ pub(crate) const CLAUSES: [(&str, &str); 12] = [
     ("INSERT OR IGNORE", "ON CONFLICT (operation_key) DO UPDATE SET payload = NULL"),
 ];
 
-const COLUMNS: &str = "(operation_key, receiver, payload, approved_by, deliver_after, traceparent, ordering_key, \
-      depends_on)";
+const COLUMNS: &str = "(operation_key, receiver, payload, approved_by, deliver_after, \
+                       traceparent, ordering_key, depends_on)";
 
 /// The one statement that records, under a conflict clause.
 pub(crate) fn insert(clause: (&str, &str)) -> String {

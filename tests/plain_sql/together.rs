@@ -229,7 +229,8 @@ fn a_foreign_key_of_the_application_can_point_at_the_operation() {
     let mut python = world.python();
     python.must("PRAGMA foreign_keys = ON");
     python.must(
-        "CREATE TABLE reminders (follow_up TEXT NOT NULL REFERENCES handoff_outbox (operation_key))",
+        "CREATE TABLE reminders (
+           follow_up TEXT NOT NULL REFERENCES handoff_outbox (operation_key))",
     );
     python.run("INSERT INTO reminders VALUES (?)", &[json!(KEY)]).unwrap_err();
     assert_eq!(python.record(CLAUSES[0], &Row::good()), Ok(1));

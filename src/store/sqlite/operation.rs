@@ -276,7 +276,8 @@ fn update(db: &Connection, loaded: &Loaded) -> Result<(), rusqlite::Error> {
         "UPDATE handoff_outbox SET
            state = ?2, blocked_reason = ?3, effect = ?4, attempts = ?5, due_at = ?6,
            first_attempt_at = ?7, remote_id = ?8, settled_by = ?9, last_error = ?10,
-           version = ?11, sent_at = ?12, fingerprint = coalesce(fingerprint, ?13), possible_since = ?14,
+           version = ?11, sent_at = ?12, fingerprint = coalesce(fingerprint, ?13),
+           possible_since = ?14,
            possible_until = ?15, possible_request = ?16, possible_count = ?17,
            possible_marks = ?18, answer = ?19, absences = ?20, open_number = ?21,
            open_kind = ?22, spent = ?23, asks = ?24, failed_at = ?25, budget_start = ?26,
