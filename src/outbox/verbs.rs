@@ -116,7 +116,9 @@ pub fn advice(state: State, reason: Option<BlockReason>, effect: Effect) -> &'st
 fn blocked_advice(reason: BlockReason, effect: Effect) -> &'static str {
     match (reason, effect) {
         (BlockReason::Invalid, _) => "mend the configuration and retry, or withdraw it",
-        (BlockReason::Expired, _) => "withdraw it, and have it approved anew",
+        (BlockReason::Expired, _) => {
+            "its approval no longer counts: withdraw it; a new act needs a key of its own"
+        }
         (BlockReason::Conflict, _) => "compare what the receiver holds under this key",
         (BlockReason::Rejected, Effect::None) => "the receiver will not take it: withdraw it",
         (BlockReason::Unauthorised, Effect::None) => "mend the rights at the receiver and retry",

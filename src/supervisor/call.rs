@@ -48,6 +48,11 @@ impl Tasks {
         }
     }
 
+    /// Whether no call runs, nor has ended without having been taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.ended.is_empty()
+    }
+
     /// Everything that has ended by now.
     pub(super) fn ended(&mut self) -> Vec<Ended> {
         while let Some(ended) = self.running.try_join_next() {

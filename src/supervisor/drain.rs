@@ -33,8 +33,9 @@ impl Supervisor {
         );
         self.wait_for_calls(clock, Instant::now() + grace, control, pulse).await;
         self.cut_off();
-        while !self.in_flight.is_empty() {
-            // Each call ends at once now: its future has been told to stop.
+        // Each call ends at once now: its future has been told to stop. One that
+        // broke is in flight for ever, but runs no more.
+        while !self.tasks.is_empty() {
             self.answered().await;
             self.collect(clock.now());
         }

@@ -6,7 +6,8 @@ use crate::outbox::outcome::{Ending, NotTakenWhy, Report};
 use crate::outbox::rules::Rules;
 use crate::process::ProcessGroup;
 use crate::store::{AttemptId, Event, Recovered};
-use rusqlite::{Connection, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -29,12 +30,20 @@ fn left_open(db: &Connection) -> Result<Vec<LeftOpen>, rusqlite::Error> {
     let rows = read.query_map([], |row| {
         Ok(LeftOpen {
             id: AttemptId { key: Arc::from(row.get::<_, String>(0)?), number: row.get(1)? },
-            instance: row.get(2)?,
+            instance: lossy(row, 2)?.unwrap_or_default(),
             suspect: row.get(3)?,
-            process: row.get(4)?,
+            process: lossy(row, 4)?,
         })
     })?;
     rows.collect()
+}
+
+/// A text whose bytes may be damaged, which must not keep the daemon from starting.
+fn lossy(row: &Row<'_>, column: usize) -> Result<Option<String>, rusqlite::Error> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => row.get(column)?,
+    })
 }
 
 /// The process groups of open attempts.
@@ -54,6 +63,7 @@ pub(super) fn recover(
     rules: &Rules,
     now: Now,
 ) -> Result<Recovered, rusqlite::Error> {
+    restore_lost_attempts(db, now)?;
     let open = left_open(db)?;
     let alone = only_suspect(&open);
     let mut recovered = Recovered::default();
@@ -72,6 +82,23 @@ pub(super) fn recover(
     }
     recovered.brought_forward = bring_forward(db, rules, now)?;
     Ok(recovered)
+}
+
+/// An attempt that is open although its row is gone may have acted, and nobody
+/// knows with which request: it gets a row again, so that it can end.
+fn restore_lost_attempts(db: &Connection, now: Now) -> Result<(), rusqlite::Error> {
+    db.prepare_cached(
+        "INSERT INTO handoff_attempts
+           (operation_key, number, kind, started_at, started_steady, instance, request, begun_fact)
+         SELECT o.operation_key, o.open_number, 'deliver', ?1, ?2, 'unknown', '', o.version
+           FROM handoff_outbox AS o
+          WHERE o.open_number IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM handoff_attempts AS t
+                             WHERE t.operation_key = o.operation_key
+                               AND t.number = o.open_number)",
+    )?
+    .execute(params![now.wall.as_millis(), now.steady.as_millis()])?;
+    Ok(())
 }
 
 /// The one operation that the crash can be blamed on, if there is but one: the

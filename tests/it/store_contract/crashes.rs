@@ -27,6 +27,35 @@ pub(super) async fn an_attempt_of_a_dead_process_is_interrupted(place: &'static 
     history::check(&world).await;
 }
 
+pub(super) async fn an_open_attempt_whose_row_is_gone_is_in_doubt_and_stops_nothing(
+    place: &'static dyn Place,
+) {
+    let world = World::on(place, &keyed()).await;
+    let key = world.approve("case-104").await;
+    drop(world.begin_one().await);
+    // Damage does not ask the triggers.
+    world.site.tamper("DROP TRIGGER handoff_attempts_kept");
+    world.site.tamper("DELETE FROM handoff_attempts");
+    let mut world = world.restart().await;
+    let row = world.row(&key).await;
+    let reason = Some(BlockReason::WindowClosed);
+    assert_eq!((row.state, row.blocked_reason), (State::Blocked, reason), "another request");
+    let healthy = world.approve("case-105").await;
+    world.turn().await;
+    assert_eq!(world.row(&healthy).await.state, State::Sent);
+}
+
+pub(super) async fn an_attempt_of_an_unreadable_process_stops_nothing(place: &'static dyn Place) {
+    let world = World::on(place, &keyed()).await;
+    world.approve("case-104").await;
+    drop(world.begin_one().await);
+    world.site.tamper("UPDATE handoff_attempts SET instance = CAST(x'e9' AS TEXT)");
+    let mut world = world.restart().await;
+    let healthy = world.approve("case-105").await;
+    world.turn().await;
+    assert_eq!(world.row(&healthy).await.state, State::Sent);
+}
+
 /// How often each operation alone was blamed for a crash, in order of recording.
 fn blamed(world: &World) -> Vec<Value> {
     let rows = world.site.rows("SELECT solo_crashes FROM handoff_outbox ORDER BY id");

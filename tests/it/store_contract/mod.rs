@@ -64,6 +64,8 @@ store_contract! {
         }
         crashes {
             an_attempt_of_a_dead_process_is_interrupted,
+        an_open_attempt_whose_row_is_gone_is_in_doubt_and_stops_nothing,
+        an_attempt_of_an_unreadable_process_stops_nothing,
             a_crash_with_one_in_flight_is_blamed_on_it,
             a_crash_with_several_in_flight_is_blamed_on_none,
             a_crash_with_one_suspect_in_flight_is_blamed_on_the_suspect,
