@@ -27,7 +27,7 @@
 //! # Who may use whom
 //!
 //! ```text
-//!   clock   jitter   process
+//!   clock   jitter   process   plain
 //!      \      |      /
 //!        outbox ────────── pure: no runtime, no I/O, no store
 //!          │
@@ -61,8 +61,10 @@
 //! | `daemon` | builds the parts, recovers, reloads, stops |
 //! | `config` | finds, layers and strictly checks the configuration |
 //! | `cli` | the commands |
+//! | `bench` | the program's rates beside those of SQLite alone |
 //! | `clock`, `jitter`, `process` | the only doors to time, chance and processes |
 //! | `signal`, `systemd`, `telemetry` | signals, the service manager, logs |
+//! | `plain` | text from data, made safe to show |
 //!
 //! Read first: [`outbox`], `outbox::policy`, `store`, `supervisor`, and then
 //! `tests/it/tutorial.rs`. That is the whole idea.
@@ -92,6 +94,8 @@
 //! With `default-features = false, features = ["record"]` only the recording
 //! side is built, without runtime and without server.
 
+#[cfg(feature = "daemon")]
+pub mod bench;
 #[cfg(feature = "daemon")]
 pub mod cli;
 pub mod clock;

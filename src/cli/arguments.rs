@@ -89,6 +89,8 @@ With --check the exit code is 3 if anything is blocked.")]
     /// Show a lost reply and a killed daemon, with the real parts, in ./demo-data
     #[command(after_help = "Example:\n  handoff demo")]
     Demo,
+    /// Measure how fast this machine lets operations through
+    Bench(Bench),
     /// Print a completion script
     #[command(after_help = "Example:\n  handoff completions bash > /etc/bash_completion.d/handoff")]
     Completions {
@@ -207,4 +209,37 @@ pub(crate) struct Migrate {
     /// The database, instead of the configured one
     #[arg(long, value_name = "sqlite:FILE")]
     pub(crate) url: Option<String>,
+}
+
+/// Measure how fast this machine lets operations through.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  handoff bench
+  handoff bench --json --finished 1000000 --folder /var/tmp
+Everything is measured on temporary databases, beside plain SQLite loops that write the same
+rows with the same durability. Use the ratios: the figures hold for this machine and hour.")]
+pub(crate) struct Bench {
+    /// Alternating rounds of each case
+    #[arg(long, default_value_t = 9)]
+    pub(crate) rounds: usize,
+    /// Operations in a round
+    #[arg(long, default_value_t = 6_400)]
+    pub(crate) operations: usize,
+    /// Measure also among so many finished operations
+    #[arg(long, default_value_t = 0)]
+    pub(crate) finished: usize,
+    /// How long another process commits beside the program; 0ms leaves it out
+    #[arg(long, default_value = "5s", value_parser = beside)]
+    pub(crate) beside: Duration,
+    /// Where to make the temporary folder
+    #[arg(long, default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// The other process's part
+    #[arg(long, hide = true)]
+    pub(crate) beside_file: Option<PathBuf>,
+}
+
+/// A duration, or none at all.
+fn beside(text: &str) -> Result<Duration, String> {
+    if text == "0ms" { Ok(Duration::ZERO) } else { crate::config::parse_duration(text) }
 }

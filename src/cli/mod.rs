@@ -3,6 +3,7 @@
 mod act;
 mod approve;
 mod arguments;
+mod bench;
 mod check;
 mod demo;
 mod exit;
@@ -74,6 +75,7 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         Command::Demo => demo::demo(global.output()).await,
+        Command::Bench(command) => bench::bench(&global, &command).await,
         Command::Run => run::run(&global).await,
         Command::Check { origin } => check::check(&global, origin),
         Command::Migrate(command) => migrate::migrate(&global, &command).await,

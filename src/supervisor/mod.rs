@@ -72,6 +72,18 @@ impl Parts {
         let lanes = receivers.iter().filter_map(lane).collect();
         Ok(Self { rules: Arc::new(rules), lanes })
     }
+
+    /// One receiver that is not configured but made by the caller.
+    pub fn single(
+        rules: Rules,
+        name: &str,
+        receiver: Arc<dyn Receiver>,
+        concurrency: usize,
+        timeout: Duration,
+    ) -> Self {
+        let lane = Lane { receiver, concurrency, timeout };
+        Self { rules: Arc::new(rules), lanes: BTreeMap::from([(name.to_owned(), lane)]) }
+    }
 }
 
 /// What one step did.

@@ -1,0 +1,105 @@
+//! Another process that commits while the program works at full rate.
+
+use super::product::{database, open, operation, record, supervisor};
+use super::{BenchError, Case, Plan, connection};
+use crate::clock::{Now, wall};
+use crate::outbox::rules::Rules;
+use rusqlite::TransactionBehavior;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Between two commits of the other process.
+const EVERY: Duration = Duration::from_millis(20);
+/// Operations recorded at once to keep the program at full rate.
+const CHUNK: usize = 20_000;
+/// Keys of the other process begin here.
+const OTHER: usize = 2_000_000_000;
+
+/// Delivers at full rate for the plan's time while another process commits an
+/// approval every 20 ms.
+pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchError> {
+    let mut case = Case::new("deliver_beside_another_process", plan, &plan.folder)?;
+    let file = plan.folder.join("beside.db");
+    let mut recorded = CHUNK;
+    record(&file, rules, 0, CHUNK).await?;
+    let store = open(&file, rules).await?;
+    let mut supervisor = supervisor(&store, rules);
+    let other = Command::new("/proc/self/exe")
+        .args(["bench", "--beside-file"])
+        .arg(&file)
+        .arg("--beside")
+        .arg(format!("{}ms", plan.beside.as_millis()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let ended = other.wait_with_output();
+    tokio::pin!(ended);
+    let (mut delivered, mut busy) = (0, Duration::ZERO);
+    let output = loop {
+        let start = Instant::now();
+        let turn = async { supervisor.turn(Now::at(wall())).await };
+        tokio::select! {
+            output = &mut ended => break output?,
+            progress = turn => delivered += progress?.concluded,
+        }
+        busy += start.elapsed();
+        record(&file, rules, recorded, CHUNK).await?;
+        recorded += CHUNK;
+    };
+    let mut times: Vec<f64> = Vec::new();
+    let mut failed = 0;
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        match line.parse() {
+            Ok(ms) => times.push(ms),
+            Err(_) => failed += 1,
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |share: usize| times.get((times.len() * share / 100).min(times.len().max(1) - 1));
+    let at = |share| at(share).copied().unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "a count of operations, far below 2^52")]
+    let rate = delivered as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE);
+    case.per_second = rate;
+    case.spread = (rate, rate);
+    case.rounds = 1;
+    case.operations = delivered;
+    case.beside_ms = Some((at(50), at(99), at(100)));
+    case.beside_failed = Some(failed);
+    Ok(case)
+}
+
+/// The other process: commits an approval every 20 ms, and tells how long each took.
+///
+/// # Errors
+///
+/// [`BenchError`] if the database cannot be opened.
+pub async fn commit_beside(
+    file: &Path,
+    lasting: Duration,
+    mut tell: impl FnMut(&str),
+) -> Result<(), BenchError> {
+    let mut db = connection(file)?;
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let end = Instant::now() + lasting;
+    let mut number = OTHER;
+    while Instant::now() < end {
+        ticks.tick().await;
+        let start = Instant::now();
+        let mut commit = || -> Result<(), rusqlite::Error> {
+            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            crate::record::record(&tx, &operation(number)).map_err(database)?;
+            tx.commit()
+        };
+        match commit() {
+            Ok(()) => tell(&format!("{:.3}", start.elapsed().as_secs_f64() * 1e3)),
+            Err(error) => tell(&error.to_string()),
+        }
+        number += 1;
+    }
+    Ok(())
+}

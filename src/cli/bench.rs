@@ -1,0 +1,86 @@
+//! `bench`: how fast this machine lets operations through.
+
+use super::arguments::{Bench, Global};
+use super::output;
+use super::{Exit, Failure};
+use crate::bench::{self, BenchError, Case, Plan};
+use crate::config;
+use crate::jitter::Seed;
+use std::path::PathBuf;
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Store(error) => error.into(),
+            BenchError::Database(_) | BenchError::Folder(_) => Self::new(Exit::Failed, error),
+        }
+    }
+}
+
+pub(super) async fn bench(global: &Global, command: &Bench) -> Result<Exit, Failure> {
+    if let Some(file) = &command.beside_file {
+        bench::commit_beside(file, command.beside, |line| {
+            // A reader that is gone ends the process soon.
+            output::print(line).ok();
+        })
+        .await?;
+        return Ok(Exit::Done);
+    }
+    // The built-in configuration: what is measured does not depend on the user's.
+    let request = config::Request { file: None, set: Vec::new(), environment: Vec::new() };
+    let rules = config::load(&request)?.settings.rules(Seed::draw());
+    let plan = Plan {
+        folder: folder(command),
+        rounds: command.rounds.max(1),
+        operations: command.operations.max(64),
+        finished: command.finished,
+        beside: command.beside,
+    };
+    let out = global.output();
+    out.hint(&format!("measuring in {}; this takes a minute or more", plan.folder.display()));
+    let mut told = Ok(());
+    bench::run(&plan, &rules, |case| {
+        let printed = out.result(&case, &lines(&case));
+        if told.is_ok() {
+            told = printed;
+        }
+    })
+    .await?;
+    told?;
+    Ok(Exit::Done)
+}
+
+/// A folder of its own below the one that was given.
+fn folder(command: &Bench) -> PathBuf {
+    command.folder.join(format!("handoff-bench-{}", std::process::id()))
+}
+
+fn lines(case: &Case) -> String {
+    let mut lines = vec![format!(
+        "{}: {:.0} a second ({:.0} to {:.0} in {} rounds of {}); a synced write takes {:.2} ms",
+        case.case,
+        case.per_second,
+        case.spread.0,
+        case.spread.1,
+        case.rounds,
+        case.operations,
+        case.fdatasync_ms_median
+    )];
+    let raw = [
+        ("two transactions each", case.raw_two_transactions_per_second),
+        ("groups of 64", case.raw_group_commit_per_second),
+    ];
+    for (name, rate) in raw {
+        if let Some(rate) = rate {
+            let ratio = case.per_second / rate;
+            lines.push(format!("  {ratio:.2} of SQLite alone in {name} ({rate:.0} a second)"));
+        }
+    }
+    if let (Some((median, p99, longest)), Some(failed)) = (case.beside_ms, case.beside_failed) {
+        lines.push(format!(
+            "  another process's commits: median {median:.1} ms, 99 % below {p99:.1} ms, \
+             longest {longest:.1} ms, {failed} failed"
+        ));
+    }
+    lines.join("\n")
+}
