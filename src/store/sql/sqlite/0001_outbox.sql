@@ -31,16 +31,18 @@ CREATE TABLE handoff_types (
   PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
 
--- Who approved which exact payload, for which receiver.
+-- Who approved which exact payload, for which receiver. All but deliver_after
+-- is text, but the columns take anything, or a value of another type would be
+-- refused by SQLite before our trigger can say why, or silently converted.
 CREATE TABLE handoff_approvals (
-  operation_key TEXT NOT NULL PRIMARY KEY,
-  receiver      TEXT,
-  payload       TEXT,                    -- as it was recorded; NULL once pruned
-  approved_by   TEXT,
-  ordering_key  TEXT,
-  depends_on    TEXT,
-  deliver_after INTEGER,
-  traceparent   TEXT
+  operation_key ANY NOT NULL PRIMARY KEY,
+  receiver      ANY,
+  payload       ANY,                     -- as it was recorded; NULL once pruned
+  approved_by   ANY,
+  ordering_key  ANY,
+  depends_on    ANY,
+  deliver_after ANY,
+  traceparent   ANY
 ) STRICT, WITHOUT ROWID;
 
 -- Where each operation stands. One row for each approval, made by a trigger.
@@ -137,58 +139,61 @@ CREATE TABLE handoff_audit (
 ) STRICT;
 
 CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
-  SELECT RAISE(ABORT, 'handoff: invalid operation_key (namespace:type:vN:subject, at most 200 bytes)')
+  -- Four parts, three of them names; GLOB's * cannot cross a colon if there are but three.
+  SELECT RAISE(ABORT, 'handoff: invalid operation_key (text, namespace:type:vN:subject, at most 200 bytes)')
     WHERE typeof(NEW.operation_key) <> 'text'
-       OR length(CAST(NEW.operation_key AS BLOB)) NOT BETWEEN 1 AND 200
-       OR length(CAST(NEW.operation_key AS BLOB)) <> length(NEW.operation_key)
-       OR NEW.operation_key GLOB '*[^!-~]*';
-  SELECT CASE
-      WHEN NOT (space GLOB '[a-z]*' AND space NOT GLOB '*[^a-z0-9-]*' AND length(space) <= 40
-            AND kind GLOB '[a-z]*' AND kind NOT GLOB '*[^a-z0-9-]*' AND length(kind) <= 40
-            AND (version GLOB 'v[1-9]' OR version GLOB 'v[1-9][0-9]'
-                 OR version GLOB 'v[1-9][0-9][0-9]')
-            AND length(subject) >= 1 AND instr(subject, ':') = 0)
-      THEN RAISE(ABORT, 'handoff: invalid operation_key (namespace:type:vN:subject, at most 200 bytes)')
-      WHEN (subject GLOB '*[^A-Za-z0-9-]*' OR length(subject) > 80)
-           AND NOT EXISTS (SELECT 1 FROM handoff_types
-                            WHERE name = kind AND plain_subject = 0
-                              AND handoff_types.version = CAST(substr(parts.version, 2) AS INTEGER))
-      THEN RAISE(ABORT, 'handoff: invalid subject in operation_key (1 to 80 letters, digits, hyphens)')
-    END
-    FROM (SELECT space, kind, substr(rest, 1, instr(rest, ':') - 1) AS version,
-                 substr(rest, instr(rest, ':') + 1) AS subject
-            FROM (SELECT space, substr(rest, 1, instr(rest, ':') - 1) AS kind,
-                         substr(rest, instr(rest, ':') + 1) AS rest
-                    FROM (SELECT substr(NEW.operation_key, 1, instr(NEW.operation_key, ':') - 1)
-                                   AS space,
-                                 substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1)
-                                   AS rest))) AS parts;
-  SELECT RAISE(ABORT, 'handoff: unknown receiver (not in the configuration last mirrored by handoff)')
-    WHERE typeof(NEW.receiver) <> 'text'
-       OR NOT EXISTS (SELECT 1 FROM handoff_receivers WHERE name = NEW.receiver);
-  SELECT RAISE(ABORT, 'handoff: invalid approved_by (who approved it: 1 to 200 bytes, no control characters)')
+       OR instr(NEW.operation_key, char(0))
+       OR length(NEW.operation_key) > 200
+       OR NOT (NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9]:?*'
+               OR NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9][0-9]:?*'
+               OR NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9][0-9][0-9]:?*')
+       OR length(replace(NEW.operation_key, ':', '')) <> length(NEW.operation_key) - 3
+       OR (NEW.operation_key GLOB '*[^a-z0-9:-]*'
+           AND (NEW.operation_key GLOB '*[^a-z0-9:-]*:*' OR NEW.operation_key GLOB '*[^!-~]*'))
+       OR instr(NEW.operation_key, ':') > 41
+       OR instr(substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1), ':') > 41;
+  -- The costly looks are taken only at names that are not plain ASCII.
+  SELECT RAISE(ABORT, 'handoff: invalid approved_by (who approved it: text, 1 to 200 bytes, no control characters)')
     WHERE typeof(NEW.approved_by) <> 'text'
-       OR length(CAST(NEW.approved_by AS BLOB)) NOT BETWEEN 1 AND 200
-       OR instr(NEW.approved_by, char(0)) > 0
-       OR NEW.approved_by GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
-       OR trim(NEW.approved_by, char(32, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198,
-                                     8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288)) = '';
+       OR instr(NEW.approved_by, char(0))
+       OR length(CAST(NEW.approved_by AS BLOB)) > 200
+       OR (NEW.approved_by GLOB '*[^ -~]*'
+           AND NEW.approved_by GLOB '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*')
+       OR (NEW.approved_by NOT GLOB '*[!-~]*'
+           AND trim(NEW.approved_by, char(32, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198,
+                                          8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288)) = '');
+  -- In valid JSON the first character tells an object.
   SELECT RAISE(ABORT, 'handoff: invalid payload (a JSON object as text, at most 262144 bytes)')
     WHERE typeof(NEW.payload) <> 'text'
        OR length(CAST(NEW.payload AS BLOB)) > 262144
-       OR instr(NEW.payload, char(0)) > 0
-       OR NOT json_valid(NEW.payload)
-       OR json_type(NEW.payload) <> 'object';
+       OR (length(CAST(NEW.payload AS BLOB)) <> length(NEW.payload) AND instr(NEW.payload, char(0)))
+       OR NOT (NEW.payload GLOB '{*' OR ltrim(NEW.payload, char(9, 10, 13, 32)) GLOB '{*')
+       OR NOT json_valid(NEW.payload);
   SELECT RAISE(ABORT, 'handoff: ordering_key and depends_on are not in this version')
     WHERE NEW.ordering_key IS NOT NULL OR NEW.depends_on IS NOT NULL;
-  SELECT RAISE(ABORT, 'handoff: invalid deliver_after (milliseconds since 1970 as an integer)')
-    WHERE typeof(NEW.deliver_after) NOT IN ('integer', 'null')
-       OR NEW.deliver_after NOT BETWEEN 0 AND 253402300799999;
-  SELECT RAISE(ABORT, 'handoff: invalid traceparent (a W3C trace context, at most 200 visible characters)')
-    WHERE typeof(NEW.traceparent) NOT IN ('text', 'null')
-       OR length(CAST(NEW.traceparent AS BLOB)) > 200
-       OR length(CAST(NEW.traceparent AS BLOB)) <> length(NEW.traceparent)
-       OR NEW.traceparent GLOB '*[^!-~]*';
+  -- The lower bound refuses seconds, which would be long past as milliseconds.
+  SELECT RAISE(ABORT, 'handoff: invalid deliver_after (milliseconds since 1970 as an integer, not seconds)')
+    WHERE NEW.deliver_after IS NOT NULL
+      AND (typeof(NEW.deliver_after) <> 'integer'
+           OR NEW.deliver_after NOT BETWEEN 100000000000 AND 253402300799999);
+  SELECT RAISE(ABORT, 'handoff: invalid traceparent (a W3C trace context as text, at most 200 visible characters)')
+    WHERE NEW.traceparent IS NOT NULL
+      AND (typeof(NEW.traceparent) <> 'text'
+           OR instr(NEW.traceparent, char(0))
+           OR length(NEW.traceparent) > 200
+           OR NEW.traceparent GLOB '*[^!-~]*');
+  SELECT RAISE(ABORT, 'handoff: unknown receiver (not in the configuration last mirrored by handoff)')
+    WHERE typeof(NEW.receiver) <> 'text'
+       OR NOT EXISTS (SELECT 1 FROM handoff_receivers WHERE name = NEW.receiver);
+  -- Only a key of more than 87 characters can have a subject of more than 80.
+  SELECT RAISE(ABORT, 'handoff: invalid subject in operation_key (1 to 80 letters, digits, hyphens)')
+    WHERE (NEW.operation_key GLOB '*[^A-Za-z0-9:-]*'
+           OR (length(NEW.operation_key) > 87
+               AND instr(substr(NEW.operation_key, -81), ':') = 0))
+      AND NOT EXISTS (SELECT 1 FROM handoff_types
+                       WHERE plain_subject = 0
+                         AND substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1)
+                             GLOB name || ':v' || version || ':*');
   SELECT CASE
       WHEN payload IS NULL
       THEN RAISE(ABORT, 'handoff: settled (the payload is no longer kept and cannot be compared)')
@@ -201,9 +206,10 @@ END;
 
 CREATE TRIGGER handoff_approvals_record AFTER INSERT ON handoff_approvals BEGIN
   INSERT INTO handoff_outbox (operation_key, receiver, ordering_key, depends_on, recorded_at, due_at)
-  SELECT NEW.operation_key, NEW.receiver, NEW.ordering_key, NEW.depends_on, time,
-         max(time, coalesce(NEW.deliver_after, time))
-    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS time);
+  VALUES (NEW.operation_key, NEW.receiver, NEW.ordering_key, NEW.depends_on,
+          CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER),
+          max(coalesce(NEW.deliver_after, 0),
+              CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)));
 END;
 
 CREATE TRIGGER handoff_approvals_frozen BEFORE UPDATE ON handoff_approvals BEGIN
