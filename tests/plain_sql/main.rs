@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accepted;
+mod concurrent;
 mod refused;
+mod repeats;
 mod support;
 mod time;
+mod together;

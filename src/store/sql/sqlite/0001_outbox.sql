@@ -138,6 +138,9 @@ CREATE TABLE handoff_audit (
   hash          TEXT NOT NULL
 ) STRICT;
 
+-- What follows from the row alone is checked first. Then a repeat is told from
+-- a conflict, whatever the configuration says by now. Only a new operation is
+-- held against the configuration.
 CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
   -- Four parts, three of them names; GLOB's * cannot cross a colon if there are but three.
   SELECT RAISE(ABORT, 'handoff: invalid operation_key (text, namespace:type:vN:subject, at most 200 bytes)')
@@ -182,6 +185,18 @@ CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
            OR instr(NEW.traceparent, char(0))
            OR length(NEW.traceparent) > 200
            OR NEW.traceparent GLOB '*[^!-~]*');
+  SELECT CASE
+      WHEN NOT EXISTS (SELECT 1 FROM handoff_outbox WHERE operation_key = NEW.operation_key)
+      THEN RAISE(ABORT, 'handoff: damaged (the approval is there, its row in handoff_outbox is not)')
+      WHEN payload IS NULL
+      THEN RAISE(ABORT, 'handoff: settled (the payload is no longer kept and cannot be compared)')
+      WHEN receiver IS NEW.receiver
+           AND (payload IS NEW.payload
+                OR CASE WHEN json_valid(payload) THEN json(payload) END IS json(NEW.payload))
+      THEN RAISE(IGNORE)
+      ELSE RAISE(ABORT, 'handoff: conflict (same operation_key, other content or receiver)')
+    END
+    FROM handoff_approvals WHERE operation_key = NEW.operation_key;
   SELECT RAISE(ABORT, 'handoff: unknown receiver (not in the configuration last mirrored by handoff)')
     WHERE typeof(NEW.receiver) <> 'text'
        OR NOT EXISTS (SELECT 1 FROM handoff_receivers WHERE name = NEW.receiver);
@@ -194,22 +209,17 @@ CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
                        WHERE plain_subject = 0
                          AND substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1)
                              GLOB name || ':v' || version || ':*');
-  SELECT CASE
-      WHEN payload IS NULL
-      THEN RAISE(ABORT, 'handoff: settled (the payload is no longer kept and cannot be compared)')
-      WHEN receiver IS NOT NEW.receiver OR json(payload) IS NOT json(NEW.payload)
-      THEN RAISE(ABORT, 'handoff: conflict (same operation_key, other content or receiver)')
-      ELSE RAISE(IGNORE)
-    END
-    FROM handoff_approvals WHERE operation_key = NEW.operation_key;
 END;
 
+-- The last line answers for a trigger of somebody else's that skips the row.
 CREATE TRIGGER handoff_approvals_record AFTER INSERT ON handoff_approvals BEGIN
   INSERT INTO handoff_outbox (operation_key, receiver, ordering_key, depends_on, recorded_at, due_at)
   VALUES (NEW.operation_key, NEW.receiver, NEW.ordering_key, NEW.depends_on,
           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER),
           max(coalesce(NEW.deliver_after, 0),
               CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)));
+  SELECT RAISE(ABORT, 'handoff: the outbox row was not written')
+    WHERE changes() <> 1;
 END;
 
 CREATE TRIGGER handoff_approvals_frozen BEFORE UPDATE ON handoff_approvals BEGIN
