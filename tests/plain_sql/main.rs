@@ -4,8 +4,10 @@
 
 mod accepted;
 mod concurrent;
+mod frozen;
 mod refused;
 mod repeats;
+mod settings;
 mod support;
 mod time;
 mod together;

@@ -241,26 +241,62 @@ END;
 
 CREATE TRIGGER handoff_outbox_made BEFORE INSERT ON handoff_outbox BEGIN
   SELECT RAISE(ABORT, 'handoff: record operations in handoff_approvals')
-    WHERE EXISTS (SELECT 1 FROM handoff_outbox
-                   WHERE operation_key = NEW.operation_key OR id = NEW.id)
+    WHERE EXISTS (SELECT 1 FROM handoff_outbox WHERE operation_key = NEW.operation_key)
        OR NOT EXISTS (SELECT 1 FROM handoff_approvals WHERE operation_key = NEW.operation_key);
 END;
 
+-- An UPDATE that names the row's number as rowid does not name the column id.
 CREATE TRIGGER handoff_outbox_frozen
-BEFORE UPDATE OF id, operation_key, receiver, recorded_at ON handoff_outbox BEGIN
-  SELECT RAISE(ABORT, 'handoff: key, receiver and time of recording are never changed')
-    WHERE NEW.id IS NOT OLD.id OR NEW.operation_key IS NOT OLD.operation_key
-       OR NEW.receiver IS NOT OLD.receiver OR NEW.recorded_at IS NOT OLD.recorded_at;
+BEFORE UPDATE OF id, rowid, oid, _rowid_, operation_key, receiver, recorded_at ON handoff_outbox
+WHEN NEW.id IS NOT OLD.id OR NEW.operation_key IS NOT OLD.operation_key
+     OR NEW.receiver IS NOT OLD.receiver OR NEW.recorded_at IS NOT OLD.recorded_at
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: key, receiver and time of recording are never changed');
+END;
+
+-- What the daemon has prepared stays; the payload may be pruned at the end.
+CREATE TRIGGER handoff_outbox_prepared AFTER UPDATE OF payload, fingerprint ON handoff_outbox
+WHEN (OLD.fingerprint IS NOT NULL AND NEW.fingerprint IS NOT OLD.fingerprint)
+     OR (NEW.payload IS NOT OLD.payload
+         AND NOT (OLD.payload IS NULL AND OLD.fingerprint IS NULL)
+         AND NOT (NEW.payload IS NULL AND OLD.state IN ('sent', 'withdrawn')))
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: the payload is never changed');
 END;
 
 CREATE TRIGGER handoff_outbox_kept BEFORE DELETE ON handoff_outbox BEGIN
   SELECT RAISE(ABORT, 'handoff: an operation is never deleted');
 END;
 
+-- REPLACE removes rows without firing a trigger for DELETE.
+CREATE TRIGGER handoff_attempts_made BEFORE INSERT ON handoff_attempts BEGIN
+  SELECT RAISE(ABORT, 'handoff: an attempt is never replaced')
+    WHERE EXISTS (SELECT 1 FROM handoff_attempts
+                   WHERE operation_key = NEW.operation_key AND number = NEW.number);
+END;
+
+CREATE TRIGGER handoff_attempts_frozen BEFORE UPDATE OF operation_key, number ON handoff_attempts
+WHEN NEW.operation_key IS NOT OLD.operation_key OR NEW.number IS NOT OLD.number
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: key and number of an attempt are never changed');
+END;
+
 CREATE TRIGGER handoff_attempts_kept BEFORE DELETE ON handoff_attempts BEGIN
   SELECT RAISE(ABORT, 'handoff: the attempts of an unsettled operation are kept')
     WHERE EXISTS (SELECT 1 FROM handoff_outbox
-                   WHERE operation_key = OLD.operation_key AND state IN ('pending', 'blocked'));
+                   WHERE operation_key = OLD.operation_key
+                     AND state NOT IN ('sent', 'withdrawn'));
+END;
+
+CREATE TRIGGER handoff_audit_made BEFORE INSERT ON handoff_audit BEGIN
+  SELECT RAISE(ABORT, 'handoff: the audit is never changed')
+    WHERE EXISTS (SELECT 1 FROM handoff_audit WHERE id = NEW.id);
+END;
+
+CREATE TRIGGER handoff_audit_last AFTER INSERT ON handoff_audit
+WHEN NEW.id < 1 OR NEW.id <> (SELECT max(id) FROM handoff_audit)
+BEGIN
+  SELECT RAISE(ABORT, 'handoff: a row of the audit comes after all others');
 END;
 
 CREATE TRIGGER handoff_audit_unchanged BEFORE UPDATE ON handoff_audit BEGIN
