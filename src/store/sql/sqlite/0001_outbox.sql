@@ -8,7 +8,7 @@
 -- Times are milliseconds since 1970 UTC. A landed file is never edited.
 
 CREATE TABLE handoff_schema (
-  version    INTEGER NOT NULL,
+  version    INTEGER PRIMARY KEY,
   applied_at INTEGER NOT NULL,
   program    TEXT NOT NULL
 ) STRICT;
