@@ -4,6 +4,8 @@
 
 mod accepted;
 mod concurrent;
+#[cfg(feature = "daemon")]
+mod daemon;
 mod frozen;
 mod refused;
 mod repeats;

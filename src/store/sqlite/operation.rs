@@ -7,6 +7,7 @@ use crate::outbox::policy::{Gate, Next, Step};
 use crate::outbox::rules::{Judged, Recorded};
 use crate::outbox::state::{BlockReason, Effect, SettledBy, State};
 use crate::store::OperationRow;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Every column that an [`OperationRow`] is made of.
@@ -45,7 +46,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
     let recorded = Recorded {
         key: row.get("operation_key")?,
         receiver: row.get("receiver")?,
-        payload: row.get("payload")?,
+        payload: text(row, "payload", &mut damage)?,
         fingerprint: row.get::<_, Option<String>>("fingerprint")?.map(Fingerprint::from_stored),
         recorded_at: time(row, "recorded_at")?.unwrap_or(Timestamp::from_millis(0)),
         deliver_after: time(row, "deliver_after")?,
@@ -68,7 +69,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
         version: facts.version,
         recorded_at: recorded.recorded_at,
         sent_at: time(row, "sent_at")?,
-        approved_by: row.get::<_, Option<String>>("approved_by")?.unwrap_or_default(),
+        approved_by: lossy(row, "approved_by")?,
         deliver_after: recorded.deliver_after,
         fingerprint: recorded.fingerprint.as_ref().map(|known| known.as_str().to_owned()),
         traceparent: row.get("traceparent")?,
@@ -122,6 +123,30 @@ fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusql
         tries: count(row, "tries")?,
         version: u64::try_from(row.get::<_, i64>("version")?).unwrap_or_default(),
     })
+}
+
+/// Reads text that an application wrote; what is no UTF-8 is damage.
+fn text(
+    row: &Row<'_>,
+    column: &str,
+    damage: &mut Option<String>,
+) -> Result<Option<String>, rusqlite::Error> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        value => {
+            let text = value.as_str().map(str::to_owned).ok();
+            if text.is_none() {
+                *damage = Some(format!("its column {column} holds no UTF-8 text"));
+            }
+            Ok(text)
+        }
+    }
+}
+
+/// Reads text for people, with marks for what is no UTF-8.
+fn lossy(row: &Row<'_>, column: &str) -> Result<String, rusqlite::Error> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null().unwrap_or_default();
+    Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned())
 }
 
 /// Reads a word of a fixed list; another word is damage.
