@@ -3,7 +3,14 @@
 use crate::outbox::operation::Operation;
 use crate::outbox::payload::{Fingerprint, Payload};
 use crate::outbox::state::State;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+/// As the trigger says it.
+const SETTLED: &str = "handoff: settled (the payload is no longer kept and cannot be compared)";
+/// A trigger of the application's can pass over a row without an error.
+const NOT_WRITTEN: &str = "handoff: the approval was not written; a trigger of the application's \
+                           own on handoff_approvals stands in the way";
 
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +73,24 @@ impl From<rusqlite::Error> for RecordError {
             rusqlite::Error::SqliteFailure(_, Some(message)) => {
                 if message.starts_with("handoff: ") {
                     Self::Refused(message.clone())
-                } else if message.starts_with("no such table: handoff_") {
+                } else if is_missing_table(message) {
                     Self::NoTables(error)
                 } else {
                     Self::Database(error)
                 }
             }
-            rusqlite::Error::SqlInputError { msg, .. }
-                if msg.starts_with("no such table: handoff_") =>
-            {
+            rusqlite::Error::SqlInputError { msg, .. } if is_missing_table(msg) => {
                 Self::NoTables(error)
             }
             _ => Self::Database(error),
         }
     }
+}
+
+/// A trigger names the table with its schema.
+fn is_missing_table(message: &str) -> bool {
+    let name = message.strip_prefix("no such table: ");
+    name.is_some_and(|name| name.trim_start_matches("main.").starts_with("handoff_"))
 }
 
 /// Records an approved operation inside the caller's transaction.
@@ -161,12 +172,12 @@ pub(crate) fn record_if_same(
     if let Some(stored) = stored(db, operation.key.as_str())? {
         return compare(operation, stored, fingerprint_of);
     }
-    db.prepare_cached(
+    let mut insert = db.prepare_cached(
         "INSERT INTO handoff_approvals
            (operation_key, receiver, payload, approved_by, deliver_after, traceparent)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![
+    )?;
+    let written = insert.execute(params![
         operation.key.as_str(),
         operation.receiver,
         operation.payload.as_str(),
@@ -174,14 +185,25 @@ pub(crate) fn record_if_same(
         operation.deliver_after.map(crate::clock::Timestamp::as_millis),
         operation.traceparent,
     ])?;
-    Ok(Recorded::New)
+    if written == 1 {
+        return Ok(Recorded::New);
+    }
+    Err(RecordError::Refused(NOT_WRITTEN.to_owned()))
 }
 
 struct Stored {
     receiver: String,
-    recorded: Option<String>,
+    recorded: Kept,
     fingerprint: Option<String>,
     state: State,
+}
+
+/// What is left of the payload as it was recorded.
+enum Kept {
+    Text(String),
+    Pruned,
+    /// Plain SQL can store text that is no UTF-8.
+    Unreadable,
 }
 
 fn stored(db: &Connection, key: &str) -> Result<Option<Stored>, rusqlite::Error> {
@@ -194,7 +216,13 @@ fn stored(db: &Connection, key: &str) -> Result<Option<Stored>, rusqlite::Error>
         let state: String = row.get(3)?;
         Ok(Stored {
             receiver: row.get(0)?,
-            recorded: row.get(1)?,
+            recorded: match row.get_ref(1)? {
+                ValueRef::Null => Kept::Pruned,
+                payload => match payload.as_str() {
+                    Ok(text) => Kept::Text(text.to_owned()),
+                    Err(_) => Kept::Unreadable,
+                },
+            },
             fingerprint: row.get(2)?,
             state: State::parse(&state).unwrap_or(State::Blocked),
         })
@@ -209,15 +237,24 @@ fn compare(
 ) -> Result<Recorded, RecordError> {
     let given = operation.payload.fingerprint();
     let prepared = stored.fingerprint.map(Fingerprint::from_stored);
-    let recorded = stored.recorded.as_deref().and_then(fingerprint_of);
+    let text = match &stored.recorded {
+        Kept::Text(text) => Some(text.as_str()),
+        Kept::Pruned | Kept::Unreadable => None,
+    };
+    let recorded = text.and_then(fingerprint_of);
     // The type may have trimmed what was recorded, and text that has no
     // canonical form can still be the very same text.
     let same_content = prepared.as_ref() == Some(&given)
         || recorded.as_ref() == Some(&given)
-        || stored.recorded.as_deref() == Some(operation.payload.as_str());
+        || text == Some(operation.payload.as_str());
     let known = prepared.or(recorded);
-    if same_content && stored.receiver == operation.receiver {
-        return Ok(Recorded::Existing { state: stored.state });
+    if stored.receiver == operation.receiver {
+        if same_content {
+            return Ok(Recorded::Existing { state: stored.state });
+        }
+        if known.is_none() && matches!(stored.recorded, Kept::Pruned) {
+            return Err(RecordError::Refused(SETTLED.to_owned()));
+        }
     }
     Err(RecordError::Conflict(Box::new(Conflict {
         key: operation.key.as_str().to_owned(),
