@@ -264,3 +264,8 @@ fn compare(
         given,
     })))
 }
+
+/// The examples of the page on recording, so that they are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/recording.md")]
+struct RecordingPage;

@@ -6,6 +6,7 @@ mod accepted;
 mod concurrent;
 #[cfg(feature = "daemon")]
 mod daemon;
+mod documented;
 mod frozen;
 mod refused;
 mod repeats;
