@@ -27,7 +27,7 @@
 //! # Who may use whom
 //!
 //! ```text
-//!   clock   jitter   process
+//!   clock   jitter   process   plain
 //!      \      |      /
 //!        outbox ────────── pure: no runtime, no I/O, no store
 //!          │
@@ -63,6 +63,7 @@
 //! | `cli` | the commands |
 //! | `clock`, `jitter`, `process` | the only doors to time, chance and processes |
 //! | `signal`, `systemd`, `telemetry` | signals, the service manager, logs |
+//! | `plain` | text from data, made safe to show |
 //!
 //! Read first: [`outbox`], `outbox::policy`, `store`, `supervisor`, and then
 //! `tests/it/tutorial.rs`. That is the whole idea.
