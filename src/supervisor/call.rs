@@ -1,6 +1,6 @@
 //! One call: an attempt, its receiver, and the end of waiting.
 
-use crate::outbox::outcome::{NotTakenWhy, Report};
+use crate::outbox::outcome::{NotBefore, NotTakenWhy, Outcome, Report};
 use crate::process::ProcessGroup;
 use crate::receiver::{Journal, NotKept, Receiver};
 use crate::store::{Attempt, AttemptId, Store};
@@ -13,11 +13,14 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
-/// How long after its commit an attempt may still begin. Past it, something
-/// held the process up, and a lease or a window may have run out meanwhile.
+/// How long after it was decided an attempt may still begin. Past it, something
+/// held the process or its commit up, and a window may have run out meanwhile.
 const START_GRACE: Duration = Duration::from_secs(5);
+/// Until the next try after one that was held up. It costs no try, so that
+/// without a pause it would be tried again and again.
+const LATE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A call that has ended.
 #[derive(Debug)]
@@ -72,25 +75,34 @@ impl Tasks {
 }
 
 /// Makes one call and waits for it no longer than its timeout, or our own stop.
+///
+/// The timeout runs from the moment for which the attempt was decided: a window
+/// that was open for a call of that length then is open until its end.
 pub(super) async fn call(
     attempt: Attempt,
     receiver: Arc<dyn Receiver>,
     journal: StoreJournal,
     timeout: Duration,
-    committed: Instant,
+    decided: Instant,
     mut cut: watch::Receiver<bool>,
 ) -> Ended {
     let begun = Instant::now();
-    if begun.duration_since(committed) > START_GRACE {
-        let report = Report::not_taken(NotTakenWhy::Stale, "late_start");
-        return Ended { attempt, report: Some(report), took: Duration::ZERO };
+    if begun.duration_since(decided) > START_GRACE.min(timeout) {
+        return Ended { attempt, report: Some(late_start()), took: Duration::ZERO };
     }
     let report = tokio::select! {
         report = caught(receiver.deliver(&attempt, &journal)) => Some(report),
-        () = sleep(timeout) => Some(Report::unknown("timeout")),
+        () = sleep_until(decided + timeout) => Some(Report::unknown("timeout")),
         _ = cut.wait_for(|cut| *cut) => None,
     };
     Ended { attempt, report, took: begun.elapsed() }
+}
+
+/// The attempt was held up for too long and was not begun.
+fn late_start() -> Report {
+    let not_before = Some(NotBefore::After(LATE_PAUSE));
+    let outcome = Outcome::NotTaken { why: NotTakenWhy::Stale, not_before };
+    Report { request_sent: Some(false), ..Report::new(outcome).code("late_start") }
 }
 
 /// A panic of an adapter is an unknown outcome, not the end of the daemon.

@@ -182,8 +182,8 @@ impl Supervisor {
         if self.unsure {
             self.disown(now).await?;
         }
-        // A pause between the commit and the call is measured from here.
-        let committing = Instant::now();
+        // `now` decides whether a window is still open, so a call's time runs from here.
+        let decided = Instant::now();
         let pass = Pass { concluded: Arc::new(self.unsaved.clone()), slots: self.free_slots() };
         let passed = match self.store.pass(&self.parts.rules, pass, now).await {
             Ok(passed) => passed,
@@ -206,7 +206,7 @@ impl Supervisor {
         };
         progress.settled -= self.saved(&passed.events).min(progress.settled);
         for attempt in passed.begun {
-            self.begin(attempt, committing);
+            self.begin(attempt, decided);
         }
         Ok(progress)
     }
@@ -274,7 +274,7 @@ impl Supervisor {
         report::log_events(events, &saved, &self.counts)
     }
 
-    fn begin(&mut self, attempt: crate::store::Attempt, committed: Instant) {
+    fn begin(&mut self, attempt: crate::store::Attempt, decided: Instant) {
         let Some(lane) = self.parts.lanes.get(attempt.receiver()) else { return };
         let held = Held { receiver: attempt.receiver().to_owned(), suspect: attempt.is_suspect() };
         self.in_flight.insert(attempt.id().clone(), held);
@@ -283,7 +283,7 @@ impl Supervisor {
         let journal = call::StoreJournal::new(Arc::clone(&self.store));
         let receiver = Arc::clone(&lane.receiver);
         let (timeout, cut) = (lane.timeout, self.cut.subscribe());
-        self.tasks.spawn(call::call(attempt, receiver, journal, timeout, committed, cut));
+        self.tasks.spawn(call::call(attempt, receiver, journal, timeout, decided, cut));
     }
 
     /// Room at each receiver.

@@ -2,9 +2,12 @@
 //! to the same file at once, with no patience at all.
 
 use crate::support::place::text;
-use crate::support::{Daemon, Site, Value, command, fifo, key, release, told};
+use crate::support::{Daemon, Site, Value, World, command, crm, fifo, key, release, told};
+use handoff::outbox::state::{Effect, State};
 use nix::sys::signal::Signal;
 use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Takes the write lock, writes and commits, and gives up at once where it has to wait.
 const IN_PYTHON: &str = r#"
@@ -56,4 +59,38 @@ fn others_write_at_once_while_a_receiver_is_waited_for_and_during_the_drain() {
     assert!(daemon.ended().success());
     let state = "SELECT state, remote_id FROM handoff_outbox";
     assert_eq!(site.rows(state), [[text("sent"), text("7")]], "{}", key("case-104"));
+}
+
+/// Holds the write lock for a while; the receiver tells when it has it.
+fn hold_the_lock(site: &Site, lasting: Duration) -> mpsc::Receiver<()> {
+    let (has, held) = mpsc::channel();
+    let path = site.database();
+    std::thread::spawn(move || {
+        let db = rusqlite::Connection::open(path).expect("it opens");
+        db.execute_batch("BEGIN IMMEDIATE").expect("it is free");
+        has.send(()).expect("somebody waits");
+        // Nobody sends: the time passes.
+        let (_silent, never) = mpsc::channel::<()>();
+        assert!(never.recv_timeout(lasting).is_err());
+        db.execute_batch("COMMIT").expect("it ends");
+    });
+    held
+}
+
+#[tokio::test]
+async fn an_attempt_whose_commit_was_held_up_is_not_begun_and_spends_nothing() {
+    let config = crm(r#"mode = "none""#, "", "").replace("path =", "timeout = \"300ms\"\npath =");
+    let mut world = World::new(&config).await;
+    let key = world.approve("case-104").await;
+    let held = hold_the_lock(&world.site, Duration::from_millis(900));
+    held.recv().expect("the lock is held");
+    world.turn().await;
+    let row = world.row(&key).await;
+    assert_eq!((row.state, row.effect, row.facts.spent), (State::Pending, Effect::None, 0));
+    assert_eq!(row.last_error.as_deref(), Some("not_taken: late_start"));
+    assert_eq!(world.site.task_count(), 0, "the receiver was not called");
+    world.pass_time(Duration::from_secs(10));
+    world.turn().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+    assert_eq!(world.site.task_count(), 1);
 }

@@ -113,6 +113,20 @@ fn a_script_of_the_shell_that_fails_half_way_leaves_neither() {
 }
 
 #[test]
+fn an_approval_written_with_triggers_switched_off_is_never_taken_for_a_recorded_one() {
+    let world = World::new();
+    let bound = parameters(KEY, "crm", PAYLOAD, "ann");
+    let off = format!("{bound}.dbconfig enable_trigger off\nINSERT {INSERT};");
+    shell(&world.path(), &off).unwrap();
+    assert_eq!(world.counts(), (1, 0));
+    for (verb, tail) in CLAUSES {
+        let again = format!("{bound}{verb} {INSERT} {tail};");
+        let refused = shell(&world.path(), &again).unwrap_err();
+        assert!(refused.contains("handoff: damaged"), "{verb} {tail}: {refused}");
+    }
+}
+
+#[test]
 fn the_shell_makes_the_tables_from_the_script_for_people() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("app.db");

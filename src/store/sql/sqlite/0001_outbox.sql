@@ -151,8 +151,8 @@ CREATE TRIGGER handoff_approvals_check BEFORE INSERT ON handoff_approvals BEGIN
                OR NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9][0-9]:?*'
                OR NEW.operation_key GLOB '[a-z]*:[a-z]*:v[1-9][0-9][0-9]:?*')
        OR length(replace(NEW.operation_key, ':', '')) <> length(NEW.operation_key) - 3
-       OR NEW.operation_key GLOB '*[^a-z0-9:-]*:*'
-       OR NEW.operation_key GLOB '*[^!-~]*'
+       OR (NEW.operation_key GLOB '*[^a-z0-9:-]*'
+           AND (NEW.operation_key GLOB '*[^a-z0-9:-]*:*' OR NEW.operation_key GLOB '*[^!-~]*'))
        OR instr(NEW.operation_key, ':') > 41
        OR instr(substr(NEW.operation_key, instr(NEW.operation_key, ':') + 1), ':') > 41;
   -- The costly looks are taken only at names that are not plain ASCII.
@@ -255,7 +255,7 @@ BEGIN
 END;
 
 -- What the daemon has prepared stays; the payload may be pruned at the end.
-CREATE TRIGGER handoff_outbox_prepared BEFORE UPDATE OF payload, fingerprint ON handoff_outbox
+CREATE TRIGGER handoff_outbox_prepared AFTER UPDATE OF payload, fingerprint ON handoff_outbox
 WHEN (OLD.fingerprint IS NOT NULL AND NEW.fingerprint IS NOT OLD.fingerprint)
      OR (NEW.payload IS NOT OLD.payload
          AND NOT (OLD.payload IS NULL AND OLD.fingerprint IS NULL)
