@@ -13,8 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Between two commits of the other process.
 const EVERY: Duration = Duration::from_millis(20);
-/// Operations recorded at once to keep the program at full rate.
-const CHUNK: usize = 20_000;
+/// Operations recorded before the clock starts: more than are delivered meanwhile.
+const RECORDED: usize = 150_000;
 /// Keys of the other process begin here.
 const OTHER: usize = 2_000_000_000;
 
@@ -23,8 +23,7 @@ const OTHER: usize = 2_000_000_000;
 pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchError> {
     let mut case = Case::new("deliver_beside_another_process", plan, &plan.folder)?;
     let file = plan.folder.join("beside.db");
-    let mut recorded = CHUNK;
-    record(&file, rules, 0, CHUNK).await?;
+    record(&file, rules, 0, RECORDED).await?;
     let store = open(&file, rules).await?;
     let mut supervisor = supervisor(&store, rules);
     let other = Command::new("/proc/self/exe")
@@ -36,20 +35,18 @@ pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchErr
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let ended = other.wait_with_output();
-    tokio::pin!(ended);
-    let (mut delivered, mut busy) = (0, Duration::ZERO);
-    let output = loop {
-        let start = Instant::now();
-        let turn = async { supervisor.turn(Now::at(wall())).await };
-        tokio::select! {
-            output = &mut ended => break output?,
-            progress = turn => delivered += progress?.concluded,
-        }
-        busy += start.elapsed();
-        record(&file, rules, recorded, CHUNK).await?;
-        recorded += CHUNK;
+    let start = Instant::now();
+    let full_rate = async {
+        supervisor.turn(Now::at(wall())).await?;
+        // Everything is delivered: the other process goes on beside an idle program.
+        std::future::pending::<Result<(), BenchError>>().await
     };
+    let output = tokio::select! {
+        output = other.wait_with_output() => output?,
+        failed = full_rate => return Err(failed.err().unwrap_or(BenchError::Cut)),
+    };
+    let took = start.elapsed();
+    let delivered = sent(&file)?;
     let mut times: Vec<f64> = Vec::new();
     let mut failed = 0;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
@@ -61,15 +58,20 @@ pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchErr
     times.sort_by(f64::total_cmp);
     let at = |share: usize| times.get((times.len() * share / 100).min(times.len().max(1) - 1));
     let at = |share| at(share).copied().unwrap_or_default();
-    #[expect(clippy::cast_precision_loss, reason = "a count of operations, far below 2^52")]
-    let rate = delivered as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE);
+    let rate = f64::from(delivered) / took.as_secs_f64();
     case.per_second = rate;
     case.spread = (rate, rate);
     case.rounds = 1;
-    case.operations = delivered;
+    case.operations = delivered as usize;
     case.beside_ms = Some((at(50), at(99), at(100)));
     case.beside_failed = Some(failed);
     Ok(case)
+}
+
+/// How many operations the receiver has acknowledged.
+fn sent(file: &Path) -> Result<u32, BenchError> {
+    let count = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
+    Ok(connection(file)?.query_row(count, [], |row| row.get(0))?)
 }
 
 /// The other process: commits an approval every 20 ms, and tells how long each took.

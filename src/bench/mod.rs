@@ -75,6 +75,9 @@ pub enum BenchError {
     /// SQLite said no.
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
+    /// The deliveries ended before the measuring did.
+    #[error("the deliveries ended before the other process did")]
+    Cut,
     /// The disk said no.
     #[error("the bench's folder: {0}")]
     Folder(#[from] std::io::Error),

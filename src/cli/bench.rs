@@ -12,7 +12,9 @@ impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
             BenchError::Store(error) => error.into(),
-            BenchError::Database(_) | BenchError::Folder(_) => Self::new(Exit::Failed, error),
+            BenchError::Database(_) | BenchError::Folder(_) | BenchError::Cut => {
+                Self::new(Exit::Failed, error)
+            }
         }
     }
 }
