@@ -13,8 +13,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Between two commits of the other process.
 const EVERY: Duration = Duration::from_millis(20);
-/// Operations recorded before the clock starts: more than are delivered meanwhile.
-const RECORDED: usize = 150_000;
+/// Operations recorded before the clock starts, for each second of measuring: more
+/// than are delivered meanwhile.
+const RECORDED_PER_SECOND: usize = 40_000;
 /// Keys of the other process begin here.
 const OTHER: usize = 2_000_000_000;
 
@@ -23,7 +24,9 @@ const OTHER: usize = 2_000_000_000;
 pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchError> {
     let mut case = Case::new("deliver_beside_another_process", plan, &plan.folder)?;
     let file = plan.folder.join("beside.db");
-    record(&file, rules, 0, RECORDED).await?;
+    let seconds = usize::try_from(plan.beside.as_secs()).unwrap_or(usize::MAX);
+    let recorded = seconds.saturating_add(1).saturating_mul(RECORDED_PER_SECOND);
+    record(&file, rules, 0, recorded).await?;
     let store = open(&file, rules).await?;
     let mut supervisor = supervisor(&store, rules);
     let other = Command::new("/proc/self/exe")
