@@ -4,6 +4,7 @@ use super::place::{folder_of, path_of, refuse_remote};
 use crate::schema;
 use crate::store::{Settings, StoreError};
 use backon::{BlockingRetryable, ExponentialBuilder};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -113,6 +114,9 @@ fn set_up(db: &Connection, path: &Path, busy_timeout: Duration) -> Result<(), St
             if error == rusqlite::Error::QueryReturnedNoRows { Ok(()) } else { Err(error) }
         })?;
         db.pragma_update_and_check(None, "journal_size_limit", JOURNAL_BYTES, |_| Ok(()))?;
+        // The plan of a statement never depends on what is bound to it: else SQLite
+        // prepares it anew for other values.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         db.set_prepared_statement_cache_capacity(64);
         Ok(())
     };

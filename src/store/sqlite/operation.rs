@@ -10,6 +10,8 @@ use crate::store::OperationRow;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// Every column that an [`OperationRow`] is made of.
 pub(super) const COLUMNS: &str = "
@@ -20,6 +22,19 @@ pub(super) const COLUMNS: &str = "
     o.answer, o.absences, o.open_number, o.open_kind, o.spent, o.asks, o.failed_at,
     o.budget_start, o.solo_crashes, o.granted, o.ask_now, o.withdrawn, o.not_before, o.tries,
     o.suspect, a.approved_by, a.deliver_after, a.traceparent";
+
+/// The place of each name in [`COLUMNS`]: SQLite would compare name by name, for
+/// forty columns of every row.
+static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+    let columns = COLUMNS.split(',').filter(|column| !column.contains('('));
+    let name = |column: &'static str| column.trim().rsplit(['.', ' ']).next();
+    columns.filter_map(name).zip(0..).collect()
+});
+
+/// The place of a column; that of none is beyond the last, which SQLite refuses.
+fn at(column: &str) -> usize {
+    PLACES.get(column).copied().unwrap_or(usize::MAX)
+}
 
 /// The tables that [`COLUMNS`] are read from.
 pub(super) const TABLES: &str =
@@ -45,8 +60,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
     let mut damage = None;
     let facts = read_facts(row, &mut damage)?;
     let recorded = Recorded {
-        key: row.get("operation_key")?,
-        receiver: row.get("receiver")?,
+        key: row.get(at("operation_key"))?,
+        receiver: row.get(at("receiver"))?,
         payload: text(row, "payload", &mut damage)?,
         fingerprint: text(row, "fingerprint", &mut damage)?.map(Fingerprint::from_stored),
         recorded_at: time(row, "recorded_at")?.unwrap_or(Timestamp::from_millis(0)),
@@ -78,7 +93,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Loaded, rusqlite::Error> {
         facts,
         recorded: Recorded { damage, ..recorded },
     };
-    Ok(Loaded { id: row.get("id")?, suspect: row.get("suspect")?, row: shown })
+    Ok(Loaded { id: row.get(at("id"))?, suspect: row.get(at("suspect"))?, row: shown })
 }
 
 fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusqlite::Error> {
@@ -87,7 +102,7 @@ fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusql
             Ok::<_, rusqlite::Error>(Proof { remote_id: text(row, "remote_id", damage)?, by })
         })
         .transpose()?;
-    let open = match row.get::<_, Option<i64>>("open_number")? {
+    let open = match row.get::<_, Option<i64>>(at("open_number"))? {
         None => None,
         Some(number) => Some(Open {
             number: narrow(number),
@@ -116,13 +131,13 @@ fn read_facts(row: &Row<'_>, damage: &mut Option<String>) -> Result<Facts, rusql
         failed_at: time(row, "failed_at")?,
         budget_start: time(row, "budget_start")?,
         solo_crashes: count(row, "solo_crashes")?,
-        grant: row.get("granted")?,
-        ask_now: row.get("ask_now")?,
-        withdrawn: row.get("withdrawn")?,
+        grant: row.get(at("granted"))?,
+        ask_now: row.get(at("ask_now"))?,
+        withdrawn: row.get(at("withdrawn"))?,
         not_before: time(row, "not_before")?,
         attempts: count(row, "attempts")?,
         tries: count(row, "tries")?,
-        version: u64::try_from(row.get::<_, i64>("version")?).unwrap_or_default(),
+        version: u64::try_from(row.get::<_, i64>(at("version"))?).unwrap_or_default(),
     })
 }
 
@@ -148,7 +163,9 @@ fn text(
     column: &str,
     damage: &mut Option<String>,
 ) -> Result<Option<String>, rusqlite::Error> {
-    let ValueRef::Text(bytes) = row.get_ref(column)? else { return row.get(column) };
+    let ValueRef::Text(bytes) = row.get_ref(at(column))? else {
+        return row.get(at(column));
+    };
     let text = String::from_utf8_lossy(bytes);
     if matches!(text, Cow::Owned(_)) {
         *damage = Some(format!("its column {column} holds text that is no UTF-8"));
@@ -163,11 +180,11 @@ fn described(row: &Row<'_>, column: &str) -> Result<Option<String>, rusqlite::Er
 }
 
 fn time(row: &Row<'_>, column: &str) -> Result<Option<Timestamp>, rusqlite::Error> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_millis))
+    Ok(row.get::<_, Option<i64>>(at(column))?.map(Timestamp::from_millis))
 }
 
 fn count(row: &Row<'_>, column: &str) -> Result<u32, rusqlite::Error> {
-    Ok(narrow(row.get(column)?))
+    Ok(narrow(row.get(at(column))?))
 }
 
 fn narrow(number: i64) -> u32 {
