@@ -11,6 +11,7 @@ mod raw;
 
 use crate::outbox::rules::Rules;
 use crate::store::{Settings, StoreError};
+use rusqlite::config::DbConfig;
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -232,12 +233,14 @@ fn timed(
     Ok(start.elapsed())
 }
 
-/// A connection with the same durability as the program's.
+/// A connection with the same durability as the program's, and the same advantage:
+/// statements are prepared once whatever is bound to them.
 fn connection(file: &Path) -> Result<rusqlite::Connection, rusqlite::Error> {
     let db = rusqlite::Connection::open(file)?;
     db.busy_timeout(Duration::from_secs(5))?;
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     db.pragma_update(None, "synchronous", "FULL")?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(db)
 }
 
