@@ -32,7 +32,10 @@ impl fmt::Display for AttemptId {
 /// # Example: none can be made elsewhere
 ///
 /// ```compile_fail,E0624
-/// let attempt = handoff::store::Attempt::committed(todo!());
+/// fn anything<T>() -> T {
+///     unreachable!("this never compiles")
+/// }
+/// let attempt = handoff::store::Attempt::committed(anything());
 /// ```
 ///
 /// # Example: one comes from a pass of a store
