@@ -71,21 +71,7 @@ impl Payload {
     /// whose value a double would change, unpaired surrogates, NUL, and more
     /// than [`PAYLOAD_BYTES_MAX`] bytes.
     pub fn parse(text: &str) -> Result<Self, PayloadError> {
-        if text.len() > PAYLOAD_BYTES_MAX {
-            return Err(PayloadError::TooLarge { bytes: text.len() });
-        }
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let value = Strict { depth: 0 }
-            .deserialize(&mut reader)
-            .and_then(|value| reader.end().map(|()| value))
-            .map_err(unreadable)?;
-        if let Some(number) = lossy_number(text) {
-            return Err(PayloadError::LossyNumber { number });
-        }
-        match value {
-            Value::Object(object) => Self::from_object(object),
-            other => Err(PayloadError::NotAnObject { found: kind_of(&other) }),
-        }
+        Self::from_object(read_object(text)?)
     }
 
     /// Brings an object that is already in memory into canonical form.
@@ -108,6 +94,11 @@ impl Payload {
         &self.canonical
     }
 
+    /// The canonical text alone.
+    pub fn into_canonical(self) -> String {
+        self.canonical
+    }
+
     /// The object itself.
     pub fn object(&self) -> &Map<String, Value> {
         &self.object
@@ -116,6 +107,25 @@ impl Payload {
     /// SHA-256 of the canonical bytes.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.canonical)
+    }
+}
+
+/// Reads a JSON object strictly, and leaves its form as it is.
+pub(super) fn read_object(text: &str) -> Result<Map<String, Value>, PayloadError> {
+    if text.len() > PAYLOAD_BYTES_MAX {
+        return Err(PayloadError::TooLarge { bytes: text.len() });
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict { depth: 0 }
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(unreadable)?;
+    if let Some(number) = lossy_number(text) {
+        return Err(PayloadError::LossyNumber { number });
+    }
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(PayloadError::NotAnObject { found: kind_of(&other) }),
     }
 }
 
@@ -138,7 +148,10 @@ impl fmt::Debug for Payload {
 impl Fingerprint {
     /// The fingerprint of a text.
     pub fn of(text: &str) -> Self {
-        Self(hex::encode(Sha256::digest(text.as_bytes())))
+        let mut digits = [0; 64];
+        hex::encode_to_slice(Sha256::digest(text.as_bytes()), &mut digits)
+            .expect("32 bytes are 64 digits");
+        Self(digits.map(char::from).iter().collect())
     }
 
     /// Takes a stored fingerprint as it is; one that is damaged equals no other.

@@ -192,8 +192,8 @@ pub fn next(facts: &Facts, around: &Surroundings, terms: &Terms, now: Now) -> Ne
         })
 }
 
-/// Rows 1 to 2a: what does not depend on the contract.
-fn settled(facts: &Facts) -> Option<Next> {
+/// Rows 1 to 2a: what depends on nothing but the facts.
+pub(super) fn settled(facts: &Facts) -> Option<Next> {
     if facts.proof.is_some() {
         return Some(Next { row: Row::Proof, step: Step::Sent });
     }

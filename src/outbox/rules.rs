@@ -1,10 +1,10 @@
 //! Rules: the configured types and receivers, as far as the policy needs them.
 
-use super::facts::RequestFingerprint;
+use super::facts::{Facts, RequestFingerprint};
 use super::key::OperationKey;
 use super::operation_type::{OperationType, TypeError};
-use super::payload::{Fingerprint, Payload};
-use super::policy::{Surroundings, Terms};
+use super::payload::{Fingerprint, Payload, read_object};
+use super::policy::{self, Next, Surroundings, Terms};
 use crate::clock::{Now, Timestamp};
 use crate::jitter::Seed;
 use std::collections::BTreeMap;
@@ -87,6 +87,17 @@ impl Rules {
         self.types.get(&(key.kind().to_owned(), key.version()))
     }
 
+    /// What follows from an operation's facts. The operation itself is looked at only
+    /// where they do not settle it, since that takes its payload and a digest.
+    pub fn follow(&self, facts: &Facts, recorded: &Recorded, now: Now) -> (Next, Option<Judged>) {
+        if let Some(next) = policy::settled(facts) {
+            return (next, None);
+        }
+        let judged = self.judge(recorded, now);
+        let next = policy::next(facts, &judged.around, self.terms(&recorded.receiver), now);
+        (next, Some(judged))
+    }
+
     /// Sees a recorded operation under these rules.
     pub fn judge(&self, recorded: &Recorded, now: Now) -> Judged {
         let parsed = OperationKey::parse(&recorded.key);
@@ -147,11 +158,11 @@ fn ready(recorded: &Recorded, key: &OperationKey, kind: &OperationType) -> Resul
     }
     let payload = prepare(text, key, kind).map_err(|error| error.to_string())?;
     let fingerprint = payload.fingerprint();
-    Ok(Ready { key: key.clone(), payload: payload.as_str().to_owned(), fingerprint })
+    Ok(Ready { key: key.clone(), payload: payload.into_canonical(), fingerprint })
 }
 
 fn prepare(text: &str, key: &OperationKey, kind: &OperationType) -> Result<Payload, TypeError> {
-    let payload = kind.prepare(Payload::parse(text)?.object().clone())?;
+    let payload = kind.prepare(read_object(text)?)?;
     kind.check_subject(key, &payload)?;
     Ok(payload)
 }

@@ -1,8 +1,10 @@
 //! [`Attempt`] and [`Concluded`]: the only way to a receiver and back.
 
 use crate::clock::{Now, Timestamp};
+use crate::outbox::facts::RequestFingerprint;
 use crate::outbox::key::OperationKey;
 use crate::outbox::outcome::{Ending, Report};
+use crate::store::rows::Loaded;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,12 +58,12 @@ pub struct Attempt {
 pub(in crate::store) struct Begun {
     pub(in crate::store) id: AttemptId,
     pub(in crate::store) key: OperationKey,
-    pub(in crate::store) receiver: String,
     pub(in crate::store) payload: String,
-    pub(in crate::store) delivery: u32,
+    pub(in crate::store) request: RequestFingerprint,
     pub(in crate::store) started: Now,
     pub(in crate::store) instance: Arc<str>,
-    pub(in crate::store) suspect: bool,
+    /// The operation as the beginning has left it.
+    pub(in crate::store) operation: Loaded,
 }
 
 impl Attempt {
@@ -82,7 +84,7 @@ impl Attempt {
 
     /// The receiver's name.
     pub fn receiver(&self) -> &str {
-        &self.begun.receiver
+        &self.begun.operation.row.receiver
     }
 
     /// The canonical payload, the same on every attempt.
@@ -92,12 +94,12 @@ impl Attempt {
 
     /// The how manyth delivery of the operation this is, from 1.
     pub fn delivery(&self) -> u32 {
-        self.begun.delivery
+        self.begun.operation.row.attempts
     }
 
     /// The operation was in flight at a crash and is tried alone.
     pub fn is_suspect(&self) -> bool {
-        self.begun.suspect
+        self.begun.operation.suspect
     }
 
     /// When it was committed.
@@ -141,7 +143,7 @@ impl Concluded {
 
     /// The receiver's name.
     pub fn receiver(&self) -> &str {
-        &self.begun.receiver
+        &self.begun.operation.row.receiver
     }
 
     /// The name of the operation's type.
@@ -151,7 +153,7 @@ impl Concluded {
 
     /// The operation was in flight at a crash and was tried alone.
     pub fn is_suspect(&self) -> bool {
-        self.begun.suspect
+        self.begun.operation.suspect
     }
 
     /// How it ended.

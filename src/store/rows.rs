@@ -56,6 +56,18 @@ pub struct OperationRow {
     pub recorded: Recorded,
 }
 
+/// An operation with what only a store needs.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Loaded {
+    /// Its place in the order of recording.
+    pub(in crate::store) id: i64,
+    /// It was in flight at a crash and is tried alone.
+    pub(in crate::store) suspect: bool,
+    /// The version that is stored.
+    pub(in crate::store) stored_version: u64,
+    pub(in crate::store) row: OperationRow,
+}
+
 /// One attempt, with the columns of `handoff_attempts`.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptRow {

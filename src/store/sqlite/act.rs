@@ -1,7 +1,7 @@
 //! A person's act on one operation, bound to the version that the person saw.
 
 use super::audit::{self, Entry};
-use super::operation::{self, Change};
+use super::operation::{self, Change, Update};
 use crate::clock::Now;
 use crate::outbox::policy::{Next, next};
 use crate::outbox::rules::Rules;
@@ -41,13 +41,13 @@ pub(super) fn act(
     };
     let change = Change {
         next: follows,
-        judged: &judged,
+        ready: judged.ready.as_ref(),
         effect: loaded.row.facts.effect(&terms.contract),
         error: None,
         suspect: loaded.suspect,
         now: now.wall,
     };
-    operation::write(db, &mut loaded, change)?;
+    Update::prepare(db)?.write(&mut loaded, change)?;
     audit::add(
         db,
         &Entry {

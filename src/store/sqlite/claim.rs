@@ -1,15 +1,15 @@
 //! The claim: what is due is looked at, and what may be delivered begins.
 
-use super::operation::{self, COLUMNS, Change, Loaded, TABLES};
-use super::versions;
+use super::operation::{self, COLUMNS, Change, TABLES, Update};
+use super::versions::Versions;
 use crate::clock::{Now, Timestamp};
-use crate::outbox::facts::{Facts, RequestFingerprint};
 use crate::outbox::key::OperationKey;
-use crate::outbox::policy::{Next, Step, next};
+use crate::outbox::policy::{Step, next};
 use crate::outbox::rules::{Judged, Ready, Rules};
 use crate::store::attempt::{AttemptId, Begun};
+use crate::store::rows::Loaded;
 use crate::store::{Event, Slots};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,15 +52,16 @@ pub(super) fn claim(
     instance: &Arc<str>,
     now: Now,
 ) -> Result<Claimed, rusqlite::Error> {
-    let mut claimed = Claimed::default();
+    let mut claim = Claim::prepare(db, rules, instance, now)?;
     for (receiver, room) in slots {
         let mut free = room.free;
         // A suspect goes first, alone: it has waited for a restart.
         for suspect in kinds(*room) {
             let limit = if suspect { free.min(1) } else { free };
-            free -= fill(db, rules, receiver, suspect, limit, instance, now, &mut claimed)?;
+            free -= claim.fill(receiver, suspect, limit)?;
         }
     }
+    let mut claimed = claim.claimed;
     claimed.next_due = next_due(db, slots, now)?;
     Ok(claimed)
 }
@@ -70,40 +71,153 @@ fn kinds(room: Slots) -> impl Iterator<Item = bool> {
     [true, false].into_iter().filter(move |suspect| !suspect || room.suspect)
 }
 
-/// Fills up to `limit` slots of a receiver; returns how many it has filled.
-#[expect(clippy::too_many_arguments, reason = "the inner loop of one claim, called once")]
-fn fill(
-    db: &Connection,
-    rules: &Rules,
-    receiver: &str,
-    suspect: bool,
-    limit: usize,
-    instance: &Arc<str>,
+/// One claim under way. Its statements are looked up once for all of its rows.
+struct Claim<'c> {
+    db: &'c Connection,
+    rules: &'c Rules,
+    instance: &'c Arc<str>,
     now: Now,
-    claimed: &mut Claimed,
-) -> Result<usize, rusqlite::Error> {
-    let mut filled = 0;
-    let mut looked_at = 0;
-    while filled < limit {
-        let wanted = (limit - filled).min(LOOKED_AT - looked_at);
-        let due = due(db, receiver, suspect, wanted, now)?;
-        looked_at += due.len();
-        let exhausted = due.len() < wanted;
-        for mut loaded in due {
-            if let Some(begun) = act(db, rules, &mut loaded, instance, now, claimed)? {
-                claimed.begun.push(begun);
-                filled += 1;
+    update: Update<'c>,
+    next_number: CachedStatement<'c>,
+    insert_attempt: CachedStatement<'c>,
+    versions: Versions<'c>,
+    claimed: Claimed,
+}
+
+impl<'c> Claim<'c> {
+    fn prepare(
+        db: &'c Connection,
+        rules: &'c Rules,
+        instance: &'c Arc<str>,
+        now: Now,
+    ) -> Result<Self, rusqlite::Error> {
+        let next_number = db.prepare_cached(
+            "SELECT coalesce(max(number), 0) + 1 FROM handoff_attempts WHERE operation_key = ?1",
+        )?;
+        let insert_attempt = db.prepare_cached(
+            "INSERT INTO handoff_attempts
+               (operation_key, number, kind, started_at, started_steady, instance, request,
+                begun_fact)
+             VALUES (?1, ?2, 'deliver', ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        let (update, versions) = (Update::prepare(db)?, Versions::new(db));
+        let claimed = Claimed::default();
+        Ok(Self {
+            db,
+            rules,
+            instance,
+            now,
+            update,
+            next_number,
+            insert_attempt,
+            versions,
+            claimed,
+        })
+    }
+
+    /// Fills up to `limit` slots of a receiver; returns how many it has filled.
+    fn fill(
+        &mut self,
+        receiver: &str,
+        suspect: bool,
+        limit: usize,
+    ) -> Result<usize, rusqlite::Error> {
+        let mut filled = 0;
+        let mut looked_at = 0;
+        while filled < limit {
+            let wanted = (limit - filled).min(LOOKED_AT - looked_at);
+            let due = due(self.db, receiver, suspect, wanted, self.now)?;
+            looked_at += due.len();
+            let exhausted = due.len() < wanted;
+            for loaded in due {
+                filled += usize::from(self.act(loaded)?);
+            }
+            if exhausted {
+                return Ok(filled);
+            }
+            if looked_at >= LOOKED_AT {
+                self.claimed.more |= filled < limit;
+                return Ok(filled);
             }
         }
-        if exhausted {
-            return Ok(filled);
-        }
-        if looked_at >= LOOKED_AT {
-            claimed.more |= filled < limit;
-            return Ok(filled);
-        }
+        Ok(filled)
     }
-    Ok(filled)
+
+    /// Does what follows from an operation's facts. Says whether an attempt has begun.
+    fn act(&mut self, mut loaded: Loaded) -> Result<bool, rusqlite::Error> {
+        if loaded.row.recorded.fingerprint.is_none()
+            && let Ok(key) = OperationKey::parse(&loaded.row.operation_key)
+        {
+            loaded.row.recorded.other_version = self.versions.other(&key, loaded.id)?;
+        }
+        let judged = self.rules.judge(&loaded.row.recorded, self.now);
+        let terms = self.rules.terms(&loaded.row.receiver);
+        let follows = next(&loaded.row.facts, &judged.around, terms, self.now);
+        if let (Step::Deliver, Some(ready)) = (follows.step, &judged.ready) {
+            self.begin(loaded, &judged, ready)?;
+            return Ok(true);
+        }
+        let error = match follows.step {
+            Step::Block(_) => judged.fault.clone(),
+            Step::Sent | Step::Stay | Step::Wait { .. } | Step::Ask | Step::Deliver => None,
+        };
+        let change = Change {
+            next: follows,
+            ready: judged.ready.as_ref(),
+            effect: loaded.row.facts.effect(&terms.contract),
+            error,
+            suspect: loaded.suspect,
+            now: self.now.wall,
+        };
+        self.update.write(&mut loaded, change)?;
+        let (key, fault) = (loaded.row.operation_key, judged.fault);
+        self.claimed.events.push(Event::Settled { key, next: follows, fault });
+        Ok(false)
+    }
+
+    /// Writes the attempt and its first fact: from here on it may have acted.
+    fn begin(
+        &mut self,
+        mut loaded: Loaded,
+        judged: &Judged,
+        ready: &Ready,
+    ) -> Result<(), rusqlite::Error> {
+        let now = self.now;
+        let number = self.next_number.query_row([&loaded.row.operation_key], |row| row.get(0))?;
+        let request = judged.around.request.clone();
+        let row = &mut loaded.row;
+        row.facts.delivery_begins(number, now, request.clone());
+        row.first_attempt_at.get_or_insert(now.wall);
+        let terms = self.rules.terms(&row.receiver);
+        let change = Change {
+            next: next(&row.facts, &judged.around, terms, now),
+            ready: Some(ready),
+            effect: row.facts.effect(&terms.contract),
+            error: None,
+            suspect: loaded.suspect,
+            now: now.wall,
+        };
+        self.update.write(&mut loaded, change)?;
+        self.insert_attempt.execute(params![
+            ready.key.as_str(),
+            number,
+            now.wall.as_millis(),
+            now.steady.as_millis(),
+            self.instance,
+            request.0,
+            i64::try_from(loaded.row.facts.version).unwrap_or(i64::MAX),
+        ])?;
+        self.claimed.begun.push(Begun {
+            id: AttemptId { key: Arc::from(ready.key.as_str()), number },
+            key: ready.key.clone(),
+            payload: ready.payload.clone(),
+            request,
+            started: now,
+            instance: Arc::clone(self.instance),
+            operation: loaded,
+        });
+        Ok(())
+    }
 }
 
 /// The rows that are due, by due time, then by order of recording.
@@ -124,130 +238,6 @@ fn due(
     let rows =
         read.query_map(params![receiver, suspect, now.wall.as_millis(), limit], operation::read)?;
     rows.collect()
-}
-
-/// Does what follows from an operation's facts.
-fn act(
-    db: &Connection,
-    rules: &Rules,
-    loaded: &mut Loaded,
-    instance: &Arc<str>,
-    now: Now,
-    claimed: &mut Claimed,
-) -> Result<Option<Begun>, rusqlite::Error> {
-    if loaded.row.recorded.fingerprint.is_none()
-        && let Ok(key) = OperationKey::parse(&loaded.row.operation_key)
-    {
-        loaded.row.recorded.other_version = versions::other_version(db, &key, loaded.id)?;
-    }
-    let judged = rules.judge(&loaded.row.recorded, now);
-    let terms = rules.terms(&loaded.row.receiver);
-    let follows = next(&loaded.row.facts, &judged.around, terms, now);
-    if let (Step::Deliver, Some(ready)) = (follows.step, &judged.ready) {
-        return begin(db, rules, loaded, &judged, ready, instance, now).map(Some);
-    }
-    let error = match follows.step {
-        Step::Block(_) => judged.fault.clone(),
-        Step::Sent | Step::Stay | Step::Wait { .. } | Step::Ask | Step::Deliver => None,
-    };
-    write(db, rules, loaded, &judged, follows, error, now)?;
-    let key = loaded.row.operation_key.clone();
-    claimed.events.push(Event::Settled { key, next: follows, fault: judged.fault });
-    Ok(None)
-}
-
-fn write(
-    db: &Connection,
-    rules: &Rules,
-    loaded: &mut Loaded,
-    judged: &Judged,
-    follows: Next,
-    error: Option<String>,
-    now: Now,
-) -> Result<(), rusqlite::Error> {
-    let contract = &rules.terms(&loaded.row.receiver).contract;
-    let change = Change {
-        next: follows,
-        judged,
-        effect: loaded.row.facts.effect(contract),
-        error,
-        suspect: loaded.suspect,
-        now: now.wall,
-    };
-    operation::write(db, loaded, change)
-}
-
-/// Writes the attempt and its first fact: from here on it may have acted.
-fn begin(
-    db: &Connection,
-    rules: &Rules,
-    loaded: &mut Loaded,
-    judged: &Judged,
-    ready: &Ready,
-    instance: &Arc<str>,
-    now: Now,
-) -> Result<Begun, rusqlite::Error> {
-    let number = next_number(db, &loaded.row.operation_key)?;
-    let request = judged.around.request.clone();
-    let row = &mut loaded.row;
-    row.facts.delivery_begins(number, now, request.clone());
-    row.first_attempt_at.get_or_insert(now.wall);
-    let contract = &rules.terms(&row.receiver).contract;
-    let follows = next(&row.facts, &judged.around, rules.terms(&row.receiver), now);
-    let change = Change {
-        next: follows,
-        judged,
-        effect: row.facts.effect(contract),
-        error: None,
-        suspect: loaded.suspect,
-        now: now.wall,
-    };
-    operation::write(db, loaded, change)?;
-    let facts = &loaded.row.facts;
-    insert_attempt(db, &ready.key, number, &request, instance, facts, now)?;
-    Ok(Begun {
-        id: AttemptId { key: Arc::from(ready.key.as_str()), number },
-        key: ready.key.clone(),
-        receiver: loaded.row.receiver.clone(),
-        payload: ready.payload.clone(),
-        delivery: facts.attempts,
-        started: now,
-        instance: Arc::clone(instance),
-        suspect: loaded.suspect,
-    })
-}
-
-fn insert_attempt(
-    db: &Connection,
-    key: &OperationKey,
-    number: u32,
-    request: &RequestFingerprint,
-    instance: &str,
-    facts: &Facts,
-    now: Now,
-) -> Result<(), rusqlite::Error> {
-    db.prepare_cached(
-        "INSERT INTO handoff_attempts
-           (operation_key, number, kind, started_at, started_steady, instance, request, begun_fact)
-         VALUES (?1, ?2, 'deliver', ?3, ?4, ?5, ?6, ?7)",
-    )?
-    .execute(params![
-        key.as_str(),
-        number,
-        now.wall.as_millis(),
-        now.steady.as_millis(),
-        instance,
-        request.0,
-        i64::try_from(facts.version).unwrap_or(i64::MAX),
-    ])?;
-    Ok(())
-}
-
-fn next_number(db: &Connection, key: &str) -> Result<u32, rusqlite::Error> {
-    db.prepare_cached(
-        "SELECT coalesce(max(number), 0) + 1 FROM handoff_attempts WHERE operation_key = ?1",
-    )?
-    .query_row([key], |row| row.get(0))
 }
 
 /// When the next operation of a receiver with room falls due.

@@ -1,14 +1,14 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
-use super::operation::{self, Change, Loaded};
+use super::operation::{self, Change, Update};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
 use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Report};
-use crate::outbox::policy::next;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::State;
+use crate::store::rows::Loaded;
 use crate::store::{AttemptId, Concluded, Event};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use std::time::Duration;
 
 /// An attempt's end, whoever noticed it.
@@ -46,30 +46,161 @@ struct Open {
     spent: u32,
 }
 
-/// Saves an end, unless the attempt is not ours or has ended for good.
-///
-/// Saving the same end again changes nothing and gives no event.
-pub(super) fn save(
-    db: &Connection,
-    rules: &Rules,
-    end: &End<'_>,
-) -> Result<Option<Event>, rusqlite::Error> {
-    let Some(attempt) = open_attempt(db, end)? else {
-        return Ok(Some(Event::Fenced { id: end.id.clone() }));
-    };
-    match attempt.outcome {
-        None => {}
-        // An answer replaces a provisional end, whenever it comes.
-        Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
-        Some(earlier) if earlier == end.ending.kind() => return Ok(None),
-        // A success is never thrown away, whatever was believed before.
-        Some(_) if end.ending.kind() == OutcomeKind::Applied => {}
-        Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
+/// Saves ends of attempts. Its statements are looked up once for a whole group.
+pub(super) struct Saving<'c> {
+    db: &'c Connection,
+    rules: &'c Rules,
+    update: Update<'c>,
+    close: CachedStatement<'c>,
+}
+
+impl<'c> Saving<'c> {
+    pub(super) fn prepare(db: &'c Connection, rules: &'c Rules) -> Result<Self, rusqlite::Error> {
+        let close = db.prepare_cached(
+            "UPDATE handoff_attempts SET
+               finished_at = ?4, finished_steady = ?5, outcome = ?6, error_code = ?7,
+               http_status = ?8, request_sent = ?9, duration_ms = ?10, evidence = ?11,
+               remote_id = ?12, spent = ?13, alone = max(alone, ?14), ended_fact = ?15
+             WHERE operation_key = ?1 AND number = ?2 AND instance = ?3
+               AND (?16 OR outcome IS NULL)",
+        )?;
+        Ok(Self { db, rules, update: Update::prepare(db)?, close })
     }
-    let Some(mut loaded) = operation::by_key(db, &end.id.key)? else { return Ok(None) };
-    let event = add_to_facts(db, rules, end, &attempt, &mut loaded)?;
-    close(db, end, loaded.row.facts.version)?;
-    Ok(Some(event))
+
+    /// Saves an end, unless the attempt is not ours or has ended for good.
+    ///
+    /// Saving the same end again changes nothing and gives no event.
+    pub(super) fn save(&mut self, end: &End<'_>) -> Result<Option<Event>, rusqlite::Error> {
+        let Some(attempt) = open_attempt(self.db, end)? else {
+            return Ok(Some(Event::Fenced { id: end.id.clone() }));
+        };
+        match attempt.outcome {
+            None => {}
+            // An answer replaces a provisional end, whenever it comes.
+            Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
+            Some(earlier) if earlier == end.ending.kind() => return Ok(None),
+            // A success is never thrown away, whatever was believed before.
+            Some(_) if end.ending.kind() == OutcomeKind::Applied => {}
+            Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
+        }
+        let Some(mut loaded) = operation::by_key(self.db, &end.id.key)? else { return Ok(None) };
+        let event = self.add_to_facts(end, &attempt, &mut loaded)?;
+        self.close(end, loaded.row.facts.version, attempt.outcome.is_some())?;
+        Ok(event)
+    }
+
+    /// Saves the end of an attempt whose operation nobody has touched since it began:
+    /// what was written then is still in memory and need not be read again.
+    ///
+    /// # Errors
+    ///
+    /// Besides the database's: the operation says that the attempt is open, and its row
+    /// does not. What is there must then be read.
+    pub(super) fn save_remembered(
+        &mut self,
+        concluded: &Concluded,
+    ) -> Result<Option<Event>, rusqlite::Error> {
+        let end: End<'_> = concluded.into();
+        let begun = &concluded.begun;
+        let attempt = Open {
+            outcome: None,
+            started: begun.started.steady,
+            request: begun.request.clone(),
+            spent: 0,
+        };
+        let mut loaded = begun.operation.clone();
+        let Some(event) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
+            return self.save(&end);
+        };
+        match self.close(&end, loaded.row.facts.version, false)? {
+            1 => Ok(Some(event)),
+            none => Err(rusqlite::Error::StatementChangedRows(none)),
+        }
+    }
+
+    /// Adds the end to the facts and writes what follows, if the stored row is still
+    /// the one in memory.
+    fn add_to_facts(
+        &mut self,
+        end: &End<'_>,
+        attempt: &Open,
+        loaded: &mut Loaded,
+    ) -> Result<Option<Event>, rusqlite::Error> {
+        let row = &mut loaded.row;
+        let terms = self.rules.terms(&row.receiver);
+        let has_others = row.facts.has_others(attempt.outcome);
+        let others = if has_others { others(self.db, end.id)? } else { None };
+        let had_receipt = row.facts.proof.as_ref().and_then(|proof| proof.remote_id.clone());
+        let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
+        let (tries, key) = (row.facts.tries, row.operation_key.as_str());
+        let (retry, seed) = (&terms.retry, self.rules.seed);
+        let not_before = retry.not_before(end.ending, tries, end.ended.wall, seed, key);
+        let capped = asked(end.ending).is_some_and(|asked| retry.bites(asked, end.ended.wall));
+        let ended = Ended {
+            number: end.id.number,
+            started: attempt.started,
+            ended: end.ended.steady,
+            request: attempt.request.clone(),
+            ending: end.ending,
+            had_spent: attempt.spent,
+            not_before,
+        };
+        row.facts.delivery_ends(&ended, others, &terms.contract);
+        let (follows, judged) = self.rules.follow(&row.facts, &row.recorded, end.ended);
+        let change = Change {
+            next: follows,
+            ready: judged.as_ref().and_then(|judged| judged.ready.as_ref()),
+            effect: row.facts.effect(&terms.contract),
+            error: Some(error_text(end)),
+            suspect: end.suspect,
+            now: end.ended.wall,
+        };
+        if !self.update.write(loaded, change)? {
+            return Ok(None);
+        }
+        let sent = loaded.row.state == State::Sent;
+        let named_id = named_id(end.ending);
+        Ok(Some(Event::Ended {
+            id: end.id.clone(),
+            next: follows,
+            state: loaded.row.state,
+            receipt_mismatch: sent
+                && had_receipt.is_some()
+                && named_id.is_some()
+                && had_receipt.as_deref() != named_id,
+            after_withdrawal: sent && was_withdrawn,
+            retry_after_capped: capped,
+        }))
+    }
+
+    /// Ends the attempt, whether or not it `has_ended` before. Returns how many did.
+    fn close(
+        &mut self,
+        end: &End<'_>,
+        version: u64,
+        has_ended: bool,
+    ) -> Result<usize, rusqlite::Error> {
+        let alone = matches!(end.ending, Ending::Interrupted { alone: true });
+        let report = end.report;
+        self.close.execute(params![
+            end.id.key,
+            end.id.number,
+            end.instance,
+            end.ended.wall.as_millis(),
+            end.ended.steady.as_millis(),
+            end.ending.kind().as_str(),
+            report.and_then(|report| report.error_code.as_deref()),
+            report.and_then(|report| report.http_status),
+            report.and_then(|report| report.request_sent),
+            end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
+            report.and_then(|report| report.evidence.as_deref()),
+            named_id(end.ending),
+            end.ending.spends(),
+            alone,
+            i64::try_from(version).unwrap_or(i64::MAX),
+            has_ended,
+        ])
+    }
 }
 
 fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite::Error> {
@@ -89,58 +220,6 @@ fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite
         })
     })
     .optional()
-}
-
-fn add_to_facts(
-    db: &Connection,
-    rules: &Rules,
-    end: &End<'_>,
-    attempt: &Open,
-    loaded: &mut Loaded,
-) -> Result<Event, rusqlite::Error> {
-    let row = &mut loaded.row;
-    let terms = rules.terms(&row.receiver);
-    let has_others = row.facts.has_others(attempt.outcome);
-    let others = if has_others { others(db, end.id)? } else { None };
-    let had_receipt = row.facts.proof.as_ref().and_then(|proof| proof.remote_id.clone());
-    let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
-    let (tries, key) = (row.facts.tries, row.operation_key.as_str());
-    let not_before = terms.retry.not_before(end.ending, tries, end.ended.wall, rules.seed, key);
-    let capped = asked(end.ending).is_some_and(|asked| terms.retry.bites(asked, end.ended.wall));
-    let ended = Ended {
-        number: end.id.number,
-        started: attempt.started,
-        ended: end.ended.steady,
-        request: attempt.request.clone(),
-        ending: end.ending,
-        had_spent: attempt.spent,
-        not_before,
-    };
-    row.facts.delivery_ends(&ended, others, &terms.contract);
-    let judged = rules.judge(&row.recorded, end.ended);
-    let follows = next(&row.facts, &judged.around, terms, end.ended);
-    let named_id = named_id(end.ending);
-    let change = Change {
-        next: follows,
-        judged: &judged,
-        effect: row.facts.effect(&terms.contract),
-        error: Some(error_text(end)),
-        suspect: end.suspect,
-        now: end.ended.wall,
-    };
-    operation::write(db, loaded, change)?;
-    let sent = loaded.row.state == State::Sent;
-    Ok(Event::Ended {
-        id: end.id.clone(),
-        next: follows,
-        state: loaded.row.state,
-        receipt_mismatch: sent
-            && had_receipt.is_some()
-            && named_id.is_some()
-            && had_receipt != named_id,
-        after_withdrawal: sent && was_withdrawn,
-        retry_after_capped: capped,
-    })
 }
 
 /// The other deliveries of the operation that may have acted, folded.
@@ -179,11 +258,11 @@ fn asked(ending: &Ending) -> Option<NotBefore> {
 }
 
 /// The id that an answer names.
-fn named_id(ending: &Ending) -> Option<String> {
+fn named_id(ending: &Ending) -> Option<&str> {
     match ending {
         Ending::Outcome(
             Outcome::Applied { remote_id, .. } | Outcome::AlreadyExists { remote_id },
-        ) => remote_id.clone(),
+        ) => remote_id.as_deref(),
         Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
     }
 }
@@ -204,34 +283,4 @@ fn error_text(end: &End<'_>) -> String {
         }
     }
     text
-}
-
-fn close(db: &Connection, end: &End<'_>, version: u64) -> Result<(), rusqlite::Error> {
-    let alone = matches!(end.ending, Ending::Interrupted { alone: true });
-    let report = end.report;
-    db.prepare_cached(
-        "UPDATE handoff_attempts SET
-           finished_at = ?4, finished_steady = ?5, outcome = ?6, error_code = ?7,
-           http_status = ?8, request_sent = ?9, duration_ms = ?10, evidence = ?11,
-           remote_id = ?12, spent = ?13, alone = max(alone, ?14), ended_fact = ?15
-         WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
-    )?
-    .execute(params![
-        end.id.key,
-        end.id.number,
-        end.instance,
-        end.ended.wall.as_millis(),
-        end.ended.steady.as_millis(),
-        end.ending.kind().as_str(),
-        report.and_then(|report| report.error_code.as_deref()),
-        report.and_then(|report| report.http_status),
-        report.and_then(|report| report.request_sent),
-        end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
-        report.and_then(|report| report.evidence.as_deref()),
-        named_id(end.ending),
-        end.ending.spends(),
-        alone,
-        i64::try_from(version).unwrap_or(i64::MAX),
-    ])?;
-    Ok(())
 }

@@ -35,6 +35,7 @@ use crate::outbox::rules::Rules;
 use crate::process::ProcessGroup;
 use crate::record::{RecordError, Recorded, record_if_same};
 use async_trait::async_trait;
+use conclude::Saving;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -99,10 +100,18 @@ impl Sqlite {
 
     fn save_job(&self, rules: &Arc<Rules>, pass: &Pass) -> (Job, writer::Pending<Vec<Event>>) {
         let (rules, concluded) = (Arc::clone(rules), Arc::clone(&pass.concluded));
+        // Done again after an error, it reads what is really there.
+        let mut remembered = true;
         Job::new(Class::Outcome, move |tx| {
+            let remembered = std::mem::take(&mut remembered);
+            let mut saving = Saving::prepare(tx, &rules)?;
             let mut events = Vec::new();
             for one in concluded.iter() {
-                events.extend(conclude::save(tx, &rules, &one.as_ref().into())?);
+                events.extend(if remembered {
+                    saving.save_remembered(one)?
+                } else {
+                    saving.save(&one.as_ref().into())?
+                });
             }
             Ok(events)
         })
@@ -218,7 +227,7 @@ impl Store for Sqlite {
 
     async fn other_version(&self, key: &OperationKey) -> Result<Option<String>, StoreError> {
         let key = key.clone();
-        self.read(move |db| versions::other_version(db, &key, i64::MAX)).await
+        self.read(move |db| versions::Versions::new(db).other(&key, i64::MAX)).await
     }
 
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError> {

@@ -1,6 +1,6 @@
 //! What an earlier process left open, and what this one has lost hold of.
 
-use super::conclude::{End, save};
+use super::conclude::{End, Saving};
 use crate::clock::Now;
 use crate::outbox::outcome::{Ending, NotTakenWhy, Report};
 use crate::outbox::rules::Rules;
@@ -67,6 +67,7 @@ pub(super) fn recover(
     let open = left_open(db)?;
     let alone = only_suspect(&open);
     let mut recovered = Recovered::default();
+    let mut saving = Saving::prepare(db, rules)?;
     for left in &open {
         let ending = Ending::Interrupted { alone: alone.as_ref() == Some(&left.id) };
         let end = End {
@@ -78,7 +79,7 @@ pub(super) fn recover(
             took: None,
             suspect: true,
         };
-        recovered.interrupted.extend(save(db, rules, &end)?);
+        recovered.interrupted.extend(saving.save(&end)?);
     }
     recovered.brought_forward = bring_forward(db, rules, now)?;
     Ok(recovered)
@@ -144,6 +145,7 @@ pub(super) fn disown(
 ) -> Result<Vec<Event>, rusqlite::Error> {
     let report = Report::not_taken(NotTakenWhy::Stale, "not_begun");
     let ending = Ending::Outcome(report.outcome.clone());
+    let mut saving = Saving::prepare(db, rules)?;
     let mut events = Vec::new();
     for left in left_open(db)? {
         if left.instance != instance || holding.contains(&left.id) {
@@ -158,7 +160,7 @@ pub(super) fn disown(
             took: None,
             suspect: left.suspect,
         };
-        events.extend(save(db, rules, &end)?);
+        events.extend(saving.save(&end)?);
     }
     Ok(events)
 }

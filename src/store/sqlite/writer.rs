@@ -13,15 +13,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Jobs that may wait before a caller has to.
 const QUEUE: usize = 1024;
 /// Jobs that share one transaction at most, so that its length stays bounded.
 const GROUP: usize = 256;
-/// The file is left unlocked so long between two groups: SQLite's waiting
-/// writers do not queue, they look again, and would starve.
+/// The file is left unlocked so long between two groups at least: SQLite's
+/// waiting writers do not queue, they look again, and would starve.
 const GAP: Duration = Duration::from_micros(200);
-/// And so long while other programs commit.
+/// And so long at least while other programs commit, when it is left unlocked for
+/// as long as it was locked: of the looks of one that waits, every second succeeds.
 const GAP_SHARED: Duration = Duration::from_millis(1);
 /// Groups for which another program's commit counts as recent.
 const SHARED_GROUPS: u32 = 200;
@@ -153,7 +155,8 @@ async fn work_off(
         let place = place.clone();
         let commit = move |db: &mut Connection| {
             neighbours.yield_to(db);
-            commit_group(db, &place, group, mark);
+            let locked = commit_group(db, &place, group, mark);
+            neighbours.last = Some((Instant::now(), locked));
             Ok::<_, rusqlite::Error>(neighbours)
         };
         match db.call(commit).await {
@@ -170,10 +173,12 @@ async fn work_off(
 struct Neighbours {
     data_version: i64,
     recent: u32,
+    /// When the last group was through, and how long it had held the file locked.
+    last: Option<(Instant, Duration)>,
 }
 
 impl Neighbours {
-    /// Leaves the file unlocked for a moment before the next group.
+    /// Leaves the file unlocked for a while before the next group.
     fn yield_to(&mut self, db: &Connection) {
         let read = db.prepare_cached("PRAGMA data_version");
         let version = read.and_then(|mut read| read.query_row([], |row| row.get(0)));
@@ -182,15 +187,24 @@ impl Neighbours {
             self.recent = if moved { SHARED_GROUPS } else { self.recent.saturating_sub(1) };
             self.data_version = version;
         }
+        let Some((unlocked, locked)) = self.last else { return };
+        let gap = if self.recent > 0 { locked.max(GAP_SHARED) } else { GAP };
         // Wakes early only if the thread is unparked, which nobody does.
-        std::thread::park_timeout(if self.recent > 0 { GAP_SHARED } else { GAP });
+        std::thread::park_timeout(gap.saturating_sub(unlocked.elapsed()));
     }
 }
 
-/// Commits a group; after an error, each of its jobs alone.
-fn commit_group(db: &mut Connection, place: &Place, mut jobs: Vec<Job>, mark: Option<SteadyMark>) {
+/// Commits a group; after an error, each of its jobs alone. Returns how long it
+/// has held the file locked.
+fn commit_group(
+    db: &mut Connection,
+    place: &Place,
+    mut jobs: Vec<Job>,
+    mark: Option<SteadyMark>,
+) -> Duration {
+    let mut locked = Duration::ZERO;
     let mut all: Vec<&mut Work> = jobs.iter_mut().map(|job| &mut job.work).collect();
-    let together = transact(db, &mut all, mark.as_ref());
+    let together = transact(db, &mut all, mark.as_ref(), &mut locked);
     match together {
         Ok(()) => {
             for job in jobs {
@@ -214,7 +228,7 @@ fn commit_group(db: &mut Connection, place: &Place, mut jobs: Vec<Job>, mark: Op
                     drop(job.done.send(Err(StoreError::CommitUnknown(io_again(&failure)))));
                     continue;
                 }
-                let alone = transact(db, &mut [&mut job.work], None);
+                let alone = transact(db, &mut [&mut job.work], None, &mut locked);
                 if let Err(failure) = &alone {
                     reopen_if_needed(db, place, failure);
                 }
@@ -222,6 +236,7 @@ fn commit_group(db: &mut Connection, place: &Place, mut jobs: Vec<Job>, mark: Op
             }
         }
     }
+    locked
 }
 
 /// Where a transaction failed.
@@ -245,14 +260,27 @@ impl Failure {
 /// Runs works in one immediate transaction.
 ///
 /// Some errors make SQLite roll back by itself and go on in autocommit mode, so
-/// the first error ends the group whatever it was.
+/// the first error ends the group whatever it was. The time from having the lock to
+/// the end of the commit is added to `locked`.
 fn transact(
     db: &mut Connection,
     works: &mut [&mut Work],
     mark: Option<&SteadyMark>,
+    locked: &mut Duration,
 ) -> Result<(), Failure> {
     let tx =
         db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Failure::Statement)?;
+    let start = Instant::now();
+    let done = work_in(tx, works, mark);
+    *locked += start.elapsed();
+    done
+}
+
+fn work_in(
+    tx: Transaction<'_>,
+    works: &mut [&mut Work],
+    mark: Option<&SteadyMark>,
+) -> Result<(), Failure> {
     for work in works {
         work(&tx).map_err(Failure::Statement)?;
         if tx.is_autocommit() {
