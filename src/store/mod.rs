@@ -198,6 +198,10 @@ pub trait Store: Send + Sync + 'static {
     /// done: repeat it, and [`Store::disown`] what may have begun.
     async fn pass(&self, rules: &Arc<Rules>, pass: Pass, now: Now) -> Result<Passed, StoreError>;
 
+    /// Waits until a pass would begin at once, for a store that leaves its file to
+    /// others between two: what ends meanwhile can go with it.
+    async fn ready(&self) {}
+
     /// Ends every open attempt of an earlier process as interrupted.
     ///
     /// The commands that such attempts started have been ended before.

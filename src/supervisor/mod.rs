@@ -248,9 +248,11 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits until a call has ended. Waits for ever if none is under way.
+    /// Waits until a call has ended, and until the store takes its end. Waits for ever
+    /// if none is under way.
     async fn answered(&mut self) {
         self.tasks.one().await;
+        self.store.ready().await;
     }
 
     /// Concludes what has ended.

@@ -159,6 +159,10 @@ impl Store for Sqlite {
         Ok(passed)
     }
 
+    async fn ready(&self) {
+        self.writer.ready().await;
+    }
+
     async fn recover(&self, rules: &Arc<Rules>, now: Now) -> Result<Recovered, StoreError> {
         let rules = Arc::clone(rules);
         self.writer.run(Class::Outcome, move |tx| recover::recover(tx, &rules, now)).await

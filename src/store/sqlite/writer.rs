@@ -10,7 +10,7 @@ use crate::clock::SteadyMark;
 use crate::store::StoreError;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -25,8 +25,8 @@ const GAP: Duration = Duration::from_micros(200);
 /// And so long at least while other programs commit, when it is left unlocked for
 /// as long as it was locked: of the looks of one that waits, every second succeeds.
 const GAP_SHARED: Duration = Duration::from_millis(1);
-/// Groups for which another program's commit counts as recent.
-const SHARED_GROUPS: u32 = 200;
+/// For so long another program's commit counts as recent.
+const RECENT: Duration = Duration::from_secs(1);
 
 /// The order within a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ impl Job {
         let filled = Arc::clone(&slot);
         let work: Work = Box::new(move |tx| {
             let product = work(tx)?;
-            *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(product);
+            *lock(&filled) = Some(product);
             Ok(())
         });
         (Self { class, work, done }, Pending { slot, done: wait })
@@ -77,8 +77,7 @@ impl<T> Pending<T> {
     /// Waits for the commit.
     pub(super) async fn committed(self) -> Result<T, StoreError> {
         self.done.await.map_err(|_| StoreError::Closed)??;
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take().ok_or(StoreError::Closed)
+        lock(&self.slot).take().ok_or(StoreError::Closed)
     }
 }
 
@@ -88,6 +87,7 @@ pub(super) struct Writer {
     db: tokio_rusqlite::Connection,
     jobs: mpsc::Sender<Vec<Job>>,
     mark: Arc<Mutex<Option<SteadyMark>>>,
+    neighbours: Arc<Mutex<Neighbours>>,
 }
 
 impl Writer {
@@ -95,8 +95,10 @@ impl Writer {
     pub(super) fn start(db: tokio_rusqlite::Connection, place: Place) -> Self {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let mark = Arc::new(Mutex::new(None));
-        tokio::spawn(work_off(db.clone(), place, queue, Arc::clone(&mark)));
-        Self { db, jobs, mark }
+        let neighbours = Arc::new(Mutex::new(Neighbours::default()));
+        let writer = Self { db, jobs, mark, neighbours };
+        tokio::spawn(writer.clone().work_off(place, queue));
+        writer
     }
 
     /// Hands in jobs that belong into the same group.
@@ -125,10 +127,55 @@ impl Writer {
         })
     }
 
+    /// Waits until the next group may lock the file.
+    pub(super) async fn ready(&self) {
+        if lock(&self.neighbours).left().is_zero() {
+            return;
+        }
+        let neighbours = Arc::clone(&self.neighbours);
+        let waited = self.db.call(move |db| {
+            Neighbours::yield_to(&neighbours, db);
+            Ok::<_, rusqlite::Error>(())
+        });
+        // A thread that is gone keeps nobody waiting.
+        waited.await.ok();
+    }
+
     /// Keeps the steady clock's mark; it goes with the next group.
     pub(super) fn keep_mark(&self, mark: SteadyMark) {
-        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+        *lock(&self.mark) = Some(mark);
     }
+
+    /// Commits what comes until every handle that could send more is gone.
+    async fn work_off(self, place: Place, mut queue: mpsc::Receiver<Vec<Job>>) {
+        let Self { db, mark, neighbours, jobs } = self;
+        drop(jobs);
+        while let Some(mut group) = queue.recv().await {
+            while group.len() < GROUP {
+                let Ok(more) = queue.try_recv() else { break };
+                group.extend(more);
+            }
+            group.sort_by_key(|job| job.class);
+            let mark = lock(&mark).take();
+            let (place, neighbours) = (place.clone(), Arc::clone(&neighbours));
+            let commit = move |db: &mut Connection| {
+                Neighbours::yield_to(&neighbours, db);
+                let locked = commit_group(db, &place, group, mark);
+                lock(&neighbours).last = Some((Instant::now(), locked));
+                Ok::<_, rusqlite::Error>(())
+            };
+            // If the connection's thread is gone, every waiting caller sees its
+            // sender dropped.
+            if db.call(commit).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What a panic elsewhere may have left is as good as any other.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where the connection leads, to open it again after an I/O error.
@@ -138,59 +185,46 @@ pub(super) struct Place {
     pub(super) busy_timeout: Duration,
 }
 
-async fn work_off(
-    db: tokio_rusqlite::Connection,
-    place: Place,
-    mut queue: mpsc::Receiver<Vec<Job>>,
-    mark: Arc<Mutex<Option<SteadyMark>>>,
-) {
-    let mut neighbours = Neighbours::default();
-    while let Some(mut group) = queue.recv().await {
-        while group.len() < GROUP {
-            let Ok(more) = queue.try_recv() else { break };
-            group.extend(more);
-        }
-        group.sort_by_key(|job| job.class);
-        let mark = mark.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let place = place.clone();
-        let commit = move |db: &mut Connection| {
-            neighbours.yield_to(db);
-            let locked = commit_group(db, &place, group, mark);
-            neighbours.last = Some((Instant::now(), locked));
-            Ok::<_, rusqlite::Error>(neighbours)
-        };
-        match db.call(commit).await {
-            Ok(seen) => neighbours = seen,
-            // The connection's thread is gone: every waiting caller sees its
-            // sender dropped.
-            Err(_) => return,
-        }
-    }
-}
-
-/// What is known of other programs that write to the file.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is known of the file's lock: ours, and other programs'.
+#[derive(Debug, Default)]
 struct Neighbours {
     data_version: i64,
-    recent: u32,
+    /// When another program's commit was last seen.
+    seen: Option<Instant>,
     /// When the last group was through, and how long it had held the file locked.
     last: Option<(Instant, Duration)>,
 }
 
 impl Neighbours {
-    /// Leaves the file unlocked for a while before the next group.
-    fn yield_to(&mut self, db: &Connection) {
+    /// Leaves the file unlocked for a while after the last group.
+    fn yield_to(shared: &Mutex<Self>, db: &Connection) {
         let read = db.prepare_cached("PRAGMA data_version");
         let version = read.and_then(|mut read| read.query_row([], |row| row.get(0)));
-        if let Ok(version) = version {
-            let moved = self.data_version != 0 && version != self.data_version;
-            self.recent = if moved { SHARED_GROUPS } else { self.recent.saturating_sub(1) };
-            self.data_version = version;
-        }
-        let Some((unlocked, locked)) = self.last else { return };
-        let gap = if self.recent > 0 { locked.max(GAP_SHARED) } else { GAP };
+        let left = {
+            let mut neighbours = lock(shared);
+            if let Ok(version) = version {
+                neighbours.note(version);
+            }
+            neighbours.left()
+        };
         // Wakes early only if the thread is unparked, which nobody does.
-        std::thread::park_timeout(gap.saturating_sub(unlocked.elapsed()));
+        std::thread::park_timeout(left);
+    }
+
+    /// The version moves when another program has committed.
+    fn note(&mut self, version: i64) {
+        if self.data_version != 0 && version != self.data_version {
+            self.seen = Some(Instant::now());
+        }
+        self.data_version = version;
+    }
+
+    /// What is left of the time for which the file is left unlocked.
+    fn left(&self) -> Duration {
+        let Some((unlocked, locked)) = self.last else { return Duration::ZERO };
+        let shared = self.seen.is_some_and(|seen| seen.elapsed() < RECENT);
+        let gap = if shared { locked.max(GAP_SHARED) } else { GAP };
+        gap.saturating_sub(unlocked.elapsed())
     }
 }
 

@@ -93,7 +93,7 @@ CREATE TABLE handoff_outbox (
 -- Nothing is indexed that keeps its value after `sent`.
 CREATE INDEX handoff_outbox_due ON handoff_outbox (receiver, suspect, due_at, id)
   WHERE state = 'pending' AND open_number IS NULL;
-CREATE INDEX handoff_outbox_open ON handoff_outbox (operation_key)
+CREATE INDEX handoff_outbox_open ON handoff_outbox (id)
   WHERE open_number IS NOT NULL;
 CREATE INDEX handoff_outbox_blocked ON handoff_outbox (receiver, blocked_reason, id)
   WHERE state = 'blocked';
