@@ -123,9 +123,9 @@ impl Writer {
         })
     }
 
-    /// Keeps the steady clock's mark; it goes with the next group.
-    pub(super) fn keep_mark(&self, mark: SteadyMark) {
-        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+    /// Keeps the clocks' mark; it goes with the next group. `None` keeps none.
+    pub(super) fn keep_mark(&self, mark: Option<SteadyMark>) {
+        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = mark;
     }
 }
 
