@@ -5,6 +5,7 @@ use crate::daemon::Daemon;
 use crate::support::{World, pause, present, until, until_or};
 use handoff::clock::wall;
 use nix::sys::signal::Signal;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ const HOUR: i64 = 3_600;
 const YEAR: i64 = 365 * 24 * HOUR;
 const STEPS: [i64; 4] = [HOUR, -HOUR, YEAR, -YEAR];
 /// What the CRM asks for at the first attempt of each operation.
-const PAUSE: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_secs(6);
 
 /// `crm` wants a pause before it takes anything; `slow` takes one call at a time,
 /// and a while for each.
@@ -24,7 +25,7 @@ const RECEIVERS: &str = r#"
 kind = "simulated"
 path = "crm.db"
 timeout = "20s"
-faults = [{ on = "attempt", n = 1, fault = "throttle", retry_after = "4s" }]
+faults = [{ on = "attempt", n = 1, fault = "throttle", retry_after = "6s" }]
 contract = { mode = "idempotency_key", window = "forever" }
 retry = { initial = "1ms" }
 [receivers.slow]
@@ -32,7 +33,7 @@ kind = "simulated"
 path = "crm.db"
 timeout = "20s"
 concurrency = 1
-faults = [{ on = "every", fault = "slow", delay = "2s" }]
+faults = [{ on = "every", fault = "slow", delay = "1500ms" }]
 contract = { mode = "idempotency_key", window = "forever" }
 retry = { initial = "1ms" }
 [operations.crm]
@@ -145,12 +146,13 @@ impl Drop for Machine {
     }
 }
 
-/// Does the same for every step at once: most of it is waiting.
-fn for_each_step(steps: &[i64], test: impl Fn(i64) + Sync) {
+/// Does the same for all of them at once: most of it is waiting.
+fn for_each<T: Copy + Debug + Send>(all: &[T], test: impl Fn(T) + Sync) {
     scope(|scope| {
-        let tests: Vec<_> = steps.iter().map(|step| scope.spawn(|| test(*step))).collect();
-        for (step, test) in steps.iter().zip(tests) {
-            assert!(test.join().is_ok(), "with a step of {step} s");
+        let test = &test;
+        let tests: Vec<_> = all.iter().map(|&one| (one, scope.spawn(move || test(one)))).collect();
+        for (one, test) in tests {
+            assert!(test.join().is_ok(), "with {one:?}");
         }
     });
 }
@@ -209,17 +211,17 @@ fn a_step(step: i64, restarted: Option<Signal>) {
 
 #[test]
 fn a_clock_set_while_the_daemon_runs_makes_nothing_early_and_keeps_nothing_waiting() {
-    for_each_step(&STEPS, |step| a_step(step, None));
+    for_each(&STEPS, |step| a_step(step, None));
 }
 
 #[test]
 fn a_clock_set_between_stop_and_start_makes_nothing_early_and_keeps_nothing_waiting() {
-    for_each_step(&STEPS, |step| a_step(step, Some(Signal::SIGTERM)));
+    for_each(&STEPS, |step| a_step(step, Some(Signal::SIGTERM)));
 }
 
 #[test]
 fn a_clock_set_between_kill_and_start_makes_nothing_early_and_keeps_nothing_waiting() {
-    for_each_step(&STEPS, |step| a_step(step, Some(Signal::SIGKILL)));
+    for_each(&STEPS, |step| a_step(step, Some(Signal::SIGKILL)));
 }
 
 /// A CRM that loses its first reply and remembers a key for so long; the repeat
@@ -256,25 +258,26 @@ fn lost_reply(window: &str, pause: &str, step: i64, restarted: Option<Signal>) -
 
 #[test]
 fn a_clock_set_back_lengthens_no_window() {
-    for restarted in [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)] {
-        for_each_step(&[-HOUR, -YEAR], |step| {
-            let Some(reason) = lost_reply("2s", "4s", step, restarted) else { return };
-            assert_eq!(reason, "window_closed");
-            // Nor does it close one that is open.
-            let reason = lost_reply("10m", "2s", step, restarted);
-            assert_eq!(reason.as_deref(), Some("sent"));
-        });
-    }
+    let ways = [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)];
+    let cases = ways.map(|restarted| [(-HOUR, restarted), (-YEAR, restarted)]);
+    for_each(&cases.concat(), |(step, restarted)| {
+        let Some(reason) = lost_reply("2s", "4s", step, restarted) else { return };
+        assert_eq!(reason, "window_closed");
+        // Nor does it close one that is open.
+        let reason = lost_reply("10m", "2s", step, restarted);
+        assert_eq!(reason.as_deref(), Some("sent"));
+    });
 }
 
 /// Nobody can tell that from a machine that was paused for an hour.
 #[test]
 fn a_clock_set_forward_closes_the_windows_that_it_passes() {
-    for_each_step(&[HOUR, YEAR], |step| {
-        for (window, expected) in [("59m", "window_closed"), ("36500d", "sent")] {
-            let Some(reason) = lost_reply(window, "2s", step, None) else { return };
-            assert_eq!(reason, expected, "{window}");
-        }
+    let (closed, sent) = ("window_closed", "sent");
+    let cases =
+        [(HOUR, "59m", closed), (HOUR, "2h", sent), (YEAR, "364d", closed), (YEAR, "366d", sent)];
+    for_each(&cases, |(step, window, expected)| {
+        let Some(reason) = lost_reply(window, "8s", step, None) else { return };
+        assert_eq!(reason, expected);
     });
 }
 
