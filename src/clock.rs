@@ -95,7 +95,7 @@ pub fn wall() -> Timestamp {
 }
 
 #[cfg(feature = "daemon")]
-pub use system::{Clock, SteadyMark};
+pub use system::{Clock, SteadyMark, Steps};
 
 #[cfg(feature = "daemon")]
 mod system {
@@ -103,15 +103,61 @@ mod system {
     use nix::time::{ClockId, clock_gettime};
     use std::sync::Mutex;
 
-    /// Where the steady clock stood, kept in the database across restarts.
+    /// A step of a clock that is smaller is not minded: clocks are read one
+    /// after another, and a clock that is set right is moved in small steps.
+    const STEP_MIN: Duration = Duration::from_secs(1);
+
+    /// Where the clocks stood, kept in the database across restarts.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SteadyMark {
+        /// The wall clock at that moment.
+        pub wall: Timestamp,
         /// The highest steady time ever used.
         pub steady: Timestamp,
         /// Time since boot at that moment.
         pub boot_time: Duration,
         /// The boot in which it was taken; another boot has another zero.
         pub boot_id: String,
+    }
+
+    /// How far the clocks have moved beyond the time that has passed for sure.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Steps {
+        /// The wall clock, in milliseconds; below zero if it was set back.
+        pub wall: i64,
+        /// The steady clock, which believes every step forward.
+        pub steady: Duration,
+    }
+
+    impl Steps {
+        /// Whether no clock has moved by itself.
+        pub fn are_none(self) -> bool {
+            self == Self::default()
+        }
+    }
+
+    impl SteadyMark {
+        /// What happened to the clocks between an earlier mark and this one.
+        ///
+        /// Only within one boot is it known how much time has passed. After a
+        /// reboot the time since boot is all that has passed for sure, and
+        /// nothing can be said of the wall clock.
+        pub fn steps_since(&self, earlier: &Self) -> Steps {
+            let one_boot = self.boot_id == earlier.boot_id;
+            let before = if one_boot { earlier.boot_time } else { Duration::ZERO };
+            let passed = self.boot_time.saturating_sub(before);
+            let wall = if one_boot {
+                self.wall.as_millis().saturating_sub(earlier.wall.plus(passed).as_millis())
+            } else {
+                0
+            };
+            let steady = self.steady.since(earlier.steady.plus(passed));
+            let counts = |by: Duration| by >= STEP_MIN;
+            Steps {
+                wall: if counts(Duration::from_millis(wall.unsigned_abs())) { wall } else { 0 },
+                steady: if counts(steady) { steady } else { Duration::ZERO },
+            }
+        }
     }
 
     /// The system's clocks, joined into one that never goes back.
@@ -160,6 +206,7 @@ mod system {
         pub fn mark(&self) -> SteadyMark {
             let last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             SteadyMark {
+                wall: last.now.wall,
                 steady: last.now.steady,
                 boot_time: last.boot_time,
                 boot_id: self.boot_id.clone(),
@@ -217,10 +264,34 @@ mod system {
             assert_eq!(later.now.steady.as_millis(), 5_000);
         }
 
+        fn mark(wall: i64, steady: i64, boot: u64, boot_id: &str) -> SteadyMark {
+            SteadyMark {
+                wall: Timestamp::from_millis(wall),
+                steady: Timestamp::from_millis(steady),
+                boot_time: Duration::from_millis(boot),
+                boot_id: boot_id.to_owned(),
+            }
+        }
+
+        #[test]
+        fn a_step_is_what_a_clock_moved_beyond_the_time_since_boot() {
+            let earlier = mark(100_000, 100_000, 5_000, "a");
+            let steps = |later: SteadyMark| {
+                let Steps { wall, steady } = later.steps_since(&earlier);
+                (wall, steady.as_millis())
+            };
+            assert_eq!(steps(mark(110_000, 110_000, 15_000, "a")), (0, 0));
+            assert_eq!(steps(mark(110_500, 110_500, 15_000, "a")), (0, 0), "too small");
+            assert_eq!(steps(mark(170_000, 170_000, 15_000, "a")), (60_000, 60_000));
+            assert_eq!(steps(mark(50_000, 110_000, 15_000, "a")), (-60_000, 0));
+            assert_eq!(steps(mark(170_000, 170_000, 15_000, "b")), (0, 55_000), "another boot");
+        }
+
         #[test]
         fn a_clock_set_back_while_the_daemon_was_down_is_seen_within_one_boot() {
             let here = boot_id();
             let mark = SteadyMark {
+                wall: wall(),
                 steady: wall().plus(Duration::from_secs(3600)),
                 boot_time: Duration::ZERO,
                 boot_id: here,

@@ -8,7 +8,7 @@ use crate::receiver::BuildError;
 use crate::signal::{self, Asked};
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use crate::store::{Event, Mirror, Store, StoreError};
-use crate::supervisor::{Control, Parts, Pulse, Supervisor, log_event};
+use crate::supervisor::{Control, Parts, Pulse, Supervisor, log_event, log_steps};
 use crate::wake::Watcher;
 use crate::{systemd, telemetry};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -177,7 +177,11 @@ async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
             ended, "a command of an earlier process was left running"
         );
     }
-    let recovered = store.recover(&parts.rules, clock.now()).await?;
+    let now = clock.now();
+    // First, or the clamp of times would cut what only has to move.
+    let steps = store.mind_steps(&parts.rules, &clock.mark(), now).await?;
+    log_steps(steps);
+    let recovered = store.recover(&parts.rules, now).await?;
     for event in &recovered.interrupted {
         log_event(event, None);
     }

@@ -50,7 +50,7 @@ pub mod sqlite;
 pub use attempt::{Attempt, AttemptId, Concluded};
 pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
 
-use crate::clock::{Now, SteadyMark, Timestamp};
+use crate::clock::{Now, SteadyMark, Steps, Timestamp};
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::policy::Next;
@@ -216,9 +216,15 @@ pub trait Store: Send + Sync + 'static {
         now: Now,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// Brings retries forward that lie further off than the longest delay: the
-    /// clock that stamped them was wrong. Returns how many.
-    async fn bring_forward(&self, rules: &Arc<Rules>, now: Now) -> Result<usize, StoreError>;
+    /// Moves with the clocks what was stamped before they were set: a pause lasts
+    /// as long as it would have lasted, and what was due is due. Returns the steps
+    /// since the mark that is stored, in whose place this one is stored.
+    async fn mind_steps(
+        &self,
+        rules: &Arc<Rules>,
+        mark: &SteadyMark,
+        now: Now,
+    ) -> Result<Steps, StoreError>;
 
     /// Stores the process group of a command before it may begin its work.
     async fn note_process(
@@ -262,10 +268,11 @@ pub trait Store: Send + Sync + 'static {
     /// Counts and ages, by receiver.
     async fn summary(&self, now: Now) -> Result<Summary, StoreError>;
 
-    /// Where the steady clock stood when the last group was committed.
+    /// Where the clocks stood when the last group was committed.
     async fn steady_mark(&self) -> Result<Option<SteadyMark>, StoreError>;
 
-    /// Keeps the steady clock's mark; committed with the next pass.
+    /// Keeps the clocks' mark; committed with the next pass. Between it and the one
+    /// before no clock was set, or [`Store::mind_steps`] has been told.
     fn keep_mark(&self, mark: SteadyMark);
 
     /// Tidies up before the process ends. Nothing durable depends on it.

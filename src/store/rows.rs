@@ -63,9 +63,23 @@ pub(in crate::store) struct Loaded {
     pub(in crate::store) id: i64,
     /// It was in flight at a crash and is tried alone.
     pub(in crate::store) suspect: bool,
-    /// The version that is stored.
-    pub(in crate::store) stored_version: u64,
+    /// What is stored.
+    pub(in crate::store) stored: Stored,
     pub(in crate::store) row: OperationRow,
+}
+
+/// Tells whether the stored row is still the one in memory: each fact makes another
+/// version, and a clock step moves the beginning of the budget.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct Stored {
+    pub(in crate::store) version: u64,
+    pub(in crate::store) budget_start: Option<Timestamp>,
+}
+
+impl Stored {
+    pub(in crate::store) fn of(facts: &Facts) -> Self {
+        Self { version: facts.version, budget_start: facts.budget_start }
+    }
 }
 
 /// One attempt, with the columns of `handoff_attempts`.

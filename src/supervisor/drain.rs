@@ -54,7 +54,7 @@ impl Supervisor {
     ) {
         loop {
             pulse.beat();
-            if let Err(error) = self.step(clock.now()).await {
+            if let Err(error) = self.step_at(clock).await {
                 tracing::warn!(event = "store_trouble", error = %error, "will be written again");
             }
             if self.in_flight.is_empty() || Instant::now() >= deadline {
@@ -91,7 +91,7 @@ impl Supervisor {
         let deadline = Instant::now() + SAVING;
         while !self.unsaved.is_empty() {
             pulse.beat();
-            match self.step(clock.now()).await {
+            match self.step_at(clock).await {
                 Ok(_) => return,
                 Err(error) if Instant::now() >= deadline => {
                     for lost in &self.unsaved {

@@ -10,7 +10,7 @@ mod drain;
 mod report;
 mod wait;
 
-use crate::clock::Now;
+use crate::clock::{Clock, Now, SteadyMark};
 use crate::outbox::rules::Rules;
 use crate::receiver::{self, BuildError, Receiver, Registry};
 use crate::store::{AttemptId, Concluded, Mirror, Pass, Slots, Store, StoreError};
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use report::log_event;
+pub use report::{log_event, log_steps};
 pub use wait::{Control, Pulse};
 
 /// How the supervisor works.
@@ -145,6 +145,8 @@ pub struct Supervisor {
     /// New attempts may begin.
     claiming: bool,
     counts: Counts,
+    /// Where the clocks stood when what is stored was last in step with them.
+    mark: Option<SteadyMark>,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
 }
@@ -167,6 +169,7 @@ impl Supervisor {
             unsure: false,
             claiming: true,
             counts: Counts::default(),
+            mark: None,
             cut: watch::Sender::new(false),
         }
     }
@@ -209,6 +212,20 @@ impl Supervisor {
             self.begin(attempt, decided);
         }
         Ok(progress)
+    }
+
+    /// One pass at the present time. A clock that was set is minded first.
+    async fn step_at(&mut self, clock: &Clock) -> Result<Progress, StoreError> {
+        let now = clock.now();
+        let mark = clock.mark();
+        let known = self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none());
+        if !known {
+            let steps = self.store.mind_steps(&self.parts.rules, &mark, now).await?;
+            report::log_steps(steps);
+        }
+        self.mark = Some(mark.clone());
+        self.store.keep_mark(mark);
+        self.step(now).await
     }
 
     /// Steps until nothing is under way any more and nothing is due at `now`.

@@ -1,6 +1,7 @@
 //! What a pass changed, as log records.
 
 use super::Counts;
+use crate::clock::Steps;
 use crate::outbox::outcome::{Ending, Outcome};
 use crate::outbox::policy::Step;
 use crate::outbox::state::State;
@@ -23,6 +24,17 @@ pub(super) fn log_events(events: &[Event], concluded: &[Arc<Concluded>], counts:
         log_event(event, one.map(Arc::as_ref));
     }
     ends
+}
+
+/// Says that the wall clock was set, if it was.
+pub fn log_steps(steps: Steps) {
+    if steps.wall != 0 {
+        tracing::warn!(
+            event = "clock_fault",
+            step_ms = steps.wall,
+            "the wall clock was set; pauses between tries move with it"
+        );
+    }
 }
 
 fn count(event: &Event, counts: &Counts) {

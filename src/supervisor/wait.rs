@@ -14,8 +14,6 @@ use tokio::time::{Instant, sleep};
 const PULSE_INTERVAL: Duration = Duration::from_secs(5);
 /// Pauses between passes while the database says no: the first, and the longest.
 const TROUBLE_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// A wall clock that goes back further than this was set back; less is slewing.
-const CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// What the loop may be told.
 #[derive(Debug)]
@@ -70,14 +68,9 @@ impl Supervisor {
         pulse: &Pulse,
     ) {
         let mut trouble: Option<Trouble> = None;
-        let mut last = clock.now();
         loop {
             pulse.beat();
-            let now = clock.now();
-            self.mind_clock(last, now).await;
-            last = now;
-            self.store.keep_mark(clock.mark());
-            let pause = match self.step(now).await {
+            let pause = match self.step_at(clock).await {
                 Ok(progress) => {
                     end_of_trouble(&mut trouble);
                     if progress.more {
@@ -108,21 +101,6 @@ impl Supervisor {
                     return self.drain(clock, Duration::ZERO, control, pulse).await;
                 }
             }
-        }
-    }
-
-    /// After the wall clock was set back, retries stamped by it lie too far ahead.
-    async fn mind_clock(&self, last: Now, now: Now) {
-        if now.wall.plus(CLOCK_STEP) >= last.wall {
-            return;
-        }
-        tracing::warn!(
-            event = "clock_fault",
-            stepped_back_ms = u64::try_from(last.wall.since(now.wall).as_millis()).ok(),
-            "the wall clock was set back"
-        );
-        if let Err(error) = self.store.bring_forward(&self.parts.rules, now).await {
-            tracing::warn!(event = "store_trouble", error = %error, "retries not brought forward");
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod approve;
 mod cli;
+mod clock;
 mod daemon;
 mod database;
 mod hostile;

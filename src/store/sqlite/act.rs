@@ -1,7 +1,8 @@
 //! A person's act on one operation, bound to the version that the person saw.
 
 use super::audit::{self, Entry};
-use super::operation::{self, Change, Update};
+use super::operation;
+use super::update::{Change, Update};
 use crate::clock::Now;
 use crate::outbox::policy::{Next, next};
 use crate::outbox::rules::Rules;

@@ -1,6 +1,7 @@
 //! The claim: what is due is looked at, and what may be delivered begins.
 
-use super::operation::{self, COLUMNS, Change, TABLES, Update};
+use super::operation::{self, COLUMNS, TABLES};
+use super::update::{Change, Update};
 use super::versions::Versions;
 use crate::clock::{Now, Timestamp};
 use crate::outbox::key::OperationKey;

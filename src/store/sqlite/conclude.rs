@@ -1,6 +1,7 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
-use super::operation::{self, Change, Update};
+use super::operation;
+use super::update::{Change, Update};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
 use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Report};

@@ -1,4 +1,4 @@
-//! Small things that outlive a process: the steady clock's mark.
+//! Small things that outlive a process: where the clocks stood.
 
 use crate::clock::{SteadyMark, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -8,8 +8,9 @@ const STEADY: &str = "clock.steady";
 
 /// Writes the steady clock's mark.
 pub(super) fn write_mark(db: &Connection, mark: &SteadyMark) -> Result<(), rusqlite::Error> {
-    let value =
-        format!("{} {} {}", mark.steady.as_millis(), mark.boot_time.as_millis(), mark.boot_id);
+    let SteadyMark { wall, steady, boot_time, boot_id } = mark;
+    let (wall, steady) = (wall.as_millis(), steady.as_millis());
+    let value = format!("{wall} {steady} {} {boot_id}", boot_time.as_millis());
     db.prepare_cached(
         "INSERT INTO handoff_meta (name, value) VALUES (?1, ?2)
          ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -27,8 +28,9 @@ pub(super) fn read_mark(db: &Connection) -> Result<Option<SteadyMark>, rusqlite:
 }
 
 fn parse_mark(value: &str) -> Option<SteadyMark> {
-    let mut parts = value.splitn(3, ' ');
+    let mut parts = value.splitn(4, ' ');
+    let wall = Timestamp::from_millis(parts.next()?.parse().ok()?);
     let steady = Timestamp::from_millis(parts.next()?.parse().ok()?);
     let boot_time = Duration::from_millis(parts.next()?.parse().ok()?);
-    Some(SteadyMark { steady, boot_time, boot_id: parts.next()?.to_owned() })
+    Some(SteadyMark { wall, steady, boot_time, boot_id: parts.next()?.to_owned() })
 }

@@ -16,6 +16,8 @@ mod operation;
 mod place;
 mod read;
 mod recover;
+mod steps;
+mod update;
 mod versions;
 mod writer;
 
@@ -27,7 +29,7 @@ use super::{
     Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
     Recovered, Settings, Store, StoreError, Summary,
 };
-use crate::clock::{Now, SteadyMark};
+use crate::clock::{Now, SteadyMark, Steps};
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::payload::Payload;
@@ -181,9 +183,16 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn bring_forward(&self, rules: &Arc<Rules>, now: Now) -> Result<usize, StoreError> {
-        let rules = Arc::clone(rules);
-        self.writer.run(Class::Request, move |tx| recover::bring_forward(tx, &rules, now)).await
+    async fn mind_steps(
+        &self,
+        rules: &Arc<Rules>,
+        mark: &SteadyMark,
+        now: Now,
+    ) -> Result<Steps, StoreError> {
+        // A mark on its own must not overtake what has to change with it.
+        self.writer.keep_mark(None);
+        let (rules, mark) = (Arc::clone(rules), mark.clone());
+        self.writer.run(Class::Request, move |tx| steps::mind(tx, &rules, &mark, now)).await
     }
 
     async fn note_process(
@@ -267,7 +276,7 @@ impl Store for Sqlite {
     }
 
     fn keep_mark(&self, mark: SteadyMark) {
-        self.writer.keep_mark(mark);
+        self.writer.keep_mark(Some(mark));
     }
 
     async fn close(&self) -> Result<(), StoreError> {

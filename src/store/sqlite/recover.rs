@@ -1,6 +1,7 @@
 //! What an earlier process left open, and what this one has lost hold of.
 
 use super::conclude::{End, Saving};
+use super::steps;
 use crate::clock::Now;
 use crate::outbox::outcome::{Ending, NotTakenWhy, Report};
 use crate::outbox::rules::Rules;
@@ -81,7 +82,8 @@ pub(super) fn recover(
         };
         recovered.interrupted.extend(saving.save(&end)?);
     }
-    recovered.brought_forward = bring_forward(db, rules, now)?;
+    steps::make_due(db, rules, now)?;
+    recovered.brought_forward = steps::bring_forward(db, rules, now)?;
     Ok(recovered)
 }
 
@@ -111,28 +113,6 @@ fn only_suspect(open: &[LeftOpen]) -> Option<AttemptId> {
         ([], [one]) => Some(one.id.clone()),
         _ => None,
     }
-}
-
-/// A retry further off than the longest delay was stamped by a clock that was wrong.
-pub(super) fn bring_forward(
-    db: &Connection,
-    rules: &Rules,
-    now: Now,
-) -> Result<usize, rusqlite::Error> {
-    let mut changed = 0;
-    for (receiver, known) in &rules.receivers {
-        let latest = now.wall.plus(known.terms.retry.longest()).as_millis();
-        for suspect in [false, true] {
-            changed += db
-                .prepare_cached(
-                    "UPDATE handoff_outbox SET due_at = ?3, not_before = ?3
-                      WHERE receiver = ?1 AND suspect = ?2 AND state = 'pending'
-                        AND open_number IS NULL AND due_at > ?3 AND not_before > ?3",
-                )?
-                .execute(params![receiver, suspect, latest])?;
-        }
-    }
-    Ok(changed)
 }
 
 /// Ends open attempts of this process that it does not hold.

@@ -141,9 +141,9 @@ impl Writer {
         waited.await.ok();
     }
 
-    /// Keeps the steady clock's mark; it goes with the next group.
-    pub(super) fn keep_mark(&self, mark: SteadyMark) {
-        *lock(&self.mark) = Some(mark);
+    /// Keeps the clocks' mark; it goes with the next group. `None` keeps none.
+    pub(super) fn keep_mark(&self, mark: Option<SteadyMark>) {
+        *lock(&self.mark) = mark;
     }
 
     /// Commits what comes until every handle that could send more is gone.

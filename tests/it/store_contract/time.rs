@@ -2,7 +2,7 @@
 
 use super::{KEYED, keyed};
 use crate::support::{Place, World, crm, history};
-use handoff::clock::{Now, Timestamp};
+use handoff::clock::{Now, SteadyMark, Timestamp};
 use handoff::outbox::outcome::{NotBefore, NotTakenWhy, Outcome, Report};
 use handoff::outbox::state::{BlockReason, State};
 use std::time::Duration;
@@ -67,12 +67,13 @@ pub(super) async fn a_retry_impossibly_far_ahead_is_brought_forward(place: &'sta
     assert_eq!(recovered.brought_forward, 1);
     let longest = Some(world.now.wall.plus(Duration::from_secs(60)));
     assert_eq!(world.row(&key).await.due_at, longest);
-    assert_eq!(world.store.bring_forward(&world.rules, world.now).await.unwrap(), 0);
-    // Also without a restart, and for a suspect.
+    // Also for a suspect.
     world.site.tamper(&format!("{set}, suspect = 1"));
-    assert_eq!(world.store.bring_forward(&world.rules, world.now).await.unwrap(), 1);
+    let (world, recovered) = world.crash().await;
+    assert_eq!(recovered.brought_forward, 1);
     assert_eq!(world.row(&key).await.due_at, longest);
-    let mut world = world;
+    let (mut world, recovered) = world.crash().await;
+    assert_eq!(recovered.brought_forward, 0);
     world.turn_to_the_end().await;
     assert_eq!(world.row(&key).await.state, State::Sent);
 }
@@ -87,6 +88,69 @@ pub(super) async fn a_delivery_asked_for_far_ahead_is_not_brought_forward(
     assert_eq!(recovered.brought_forward, 0);
     assert!(world.turn().await.is_idle());
     assert_eq!(world.row(&key).await.due_at, Some(time));
+}
+
+/// Where the clocks stand, so long after boot.
+fn mark(now: Now, boot_time: Duration) -> SteadyMark {
+    SteadyMark { wall: now.wall, steady: now.steady, boot_time, boot_id: "a".into() }
+}
+
+/// Sets the wall clock while no time passes, and has the store mind it.
+async fn set_wall(world: &mut World, wall: Timestamp) {
+    let known = mark(world.now, HOUR);
+    world.store.mind_steps(&world.rules, &known, world.now).await.unwrap();
+    let steady = world.now.steady.plus(wall.since(world.now.wall));
+    world.now = Now { wall, steady };
+    // Whose answer was lost is asked again.
+    for _ in 0..2 {
+        let known = mark(world.now, HOUR);
+        world.store.mind_steps(&world.rules, &known, world.now).await.unwrap();
+    }
+}
+
+pub(super) async fn a_pause_lasts_as_long_whatever_the_clock_is_set_to(place: &'static dyn Place) {
+    let start = World::on(place, &keyed()).await.now.wall;
+    for wall in [start.plus(HOUR), start.minus(HOUR), start.plus(DAY * 365), start.minus(DAY * 365)]
+    {
+        let retry = r#"schedule = ["10s"], retry_after_ceiling = "24h""#;
+        let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+        let tried = world.approve("case-1").await;
+        world.attempt(unreachable()).await;
+        let pause = world.row(&tried).await.due_at.unwrap().since(world.now.wall);
+        let fresh = world.approve("case-2").await;
+        let time = start.plus(HOUR * 2);
+        let scheduled = world.approve_for("case-3", time).await;
+        set_wall(&mut world, wall).await;
+        assert_eq!(world.row(&tried).await.due_at, Some(wall.plus(pause)), "{wall}");
+        assert!(world.row(&fresh).await.due_at <= Some(wall), "{wall}");
+        assert_eq!(world.row(&scheduled).await.due_at, Some(time), "{wall}");
+        world.pass_time(pause - MS);
+        let begun = world.begin().await.begun;
+        let keys: Vec<_> = begun.iter().map(|attempt| attempt.key().as_str()).collect();
+        let past = (time <= world.now.wall).then_some(scheduled.as_str());
+        assert_eq!(keys.len(), 1 + usize::from(past.is_some()), "{wall}: {keys:?}");
+        assert!(!keys.contains(&tried.as_str()), "{wall}: {keys:?}");
+    }
+}
+
+pub(super) async fn a_clock_set_forward_spends_no_budget_and_ends_no_settling(
+    place: &'static dyn Place,
+) {
+    let contract = format!(r#"{KEYED}, atomic = false, settle_delay = "1m""#);
+    let retry = r#"schedule = ["1ms"], max_elapsed = "2h""#;
+    let mut world = World::on(place, &crm(&contract, "", retry)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(Report::unknown("timeout")).await;
+    let wall = world.now.wall.plus(DAY);
+    set_wall(&mut world, wall).await;
+    world.pass_time(Duration::from_secs(60) - MS);
+    assert!(world.begin().await.begun.is_empty(), "the receiver may still act");
+    world.pass_time(MS);
+    for attempt in world.begin().await.begun {
+        world.save(&[world.conclude(attempt, Report::unknown("timeout"))]).await;
+    }
+    let row = world.row(&key).await;
+    assert_eq!((row.attempts, row.state), (2, State::Pending));
 }
 
 pub(super) async fn a_retry_after_is_kept_as_far_as_the_ceiling(place: &'static dyn Place) {
