@@ -1,5 +1,6 @@
 //! Another process that commits while the program works at full rate.
 
+use super::daemon::monotonic_ns;
 use super::product::{database, open, operation, record, supervisor};
 use super::{BenchError, Case, Plan, connection};
 use crate::clock::{Now, wall};
@@ -8,7 +9,7 @@ use rusqlite::TransactionBehavior;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Between two commits of the other process.
@@ -29,15 +30,7 @@ pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchErr
     record(&file, rules, 0, recorded).await?;
     let store = open(&file, rules).await?;
     let mut supervisor = supervisor(&store, rules);
-    let other = Command::new("/proc/self/exe")
-        .args(["bench", "--beside-file"])
-        .arg(&file)
-        .arg("--beside")
-        .arg(format!("{}ms", plan.beside.as_millis()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
+    let other = other(&file, plan.beside)?;
     let start = Instant::now();
     let full_rate = async {
         supervisor.turn(Now::at(wall())).await?;
@@ -53,9 +46,9 @@ pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchErr
     let mut times: Vec<f64> = Vec::new();
     let mut failed = 0;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        match line.parse() {
-            Ok(ms) => times.push(ms),
-            Err(_) => failed += 1,
+        match line.split(' ').next().map(str::parse) {
+            Some(Ok(ms)) => times.push(ms),
+            Some(Err(_)) | None => failed += 1,
         }
     }
     times.sort_by(f64::total_cmp);
@@ -71,13 +64,27 @@ pub(super) async fn measure(plan: &Plan, rules: &Rules) -> Result<Case, BenchErr
     Ok(case)
 }
 
+/// Starts the other process; its part is [`commit_beside`].
+pub(super) fn other(file: &Path, lasting: Duration) -> Result<Child, std::io::Error> {
+    Command::new("/proc/self/exe")
+        .args(["bench", "--beside-file"])
+        .arg(file)
+        .arg("--beside")
+        .arg(format!("{}ms", lasting.as_millis()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
 /// How many operations the receiver has acknowledged.
 fn sent(file: &Path) -> Result<u32, BenchError> {
     let count = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
     Ok(connection(file)?.query_row(count, [], |row| row.get(0))?)
 }
 
-/// The other process: commits an approval every 20 ms, and tells how long each took.
+/// The other process: commits an approval every 20 ms, and tells how long each took,
+/// when it was through by the monotonic clock, and its key.
 ///
 /// # Errors
 ///
@@ -95,13 +102,17 @@ pub async fn commit_beside(
     while Instant::now() < end {
         ticks.tick().await;
         let start = Instant::now();
+        let operation = operation(number);
         let mut commit = || -> Result<(), rusqlite::Error> {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            crate::record::record(&tx, &operation(number)).map_err(database)?;
+            crate::record::record(&tx, &operation).map_err(database)?;
             tx.commit()
         };
         match commit() {
-            Ok(()) => tell(&format!("{:.3}", start.elapsed().as_secs_f64() * 1e3)),
+            Ok(()) => {
+                let (took, through) = (start.elapsed().as_secs_f64() * 1e3, monotonic_ns());
+                tell(&format!("{took:.3} {through} {}", operation.key));
+            }
             Err(error) => tell(&error.to_string()),
         }
         number += 1;

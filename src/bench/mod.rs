@@ -6,6 +6,7 @@
 //! another machine or hour say nothing.
 
 mod beside;
+mod daemon;
 mod product;
 mod raw;
 
@@ -20,6 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use beside::commit_beside;
+pub use daemon::Figure;
 
 /// How much to measure.
 #[derive(Clone, Debug)]
@@ -34,6 +36,18 @@ pub struct Plan {
     pub finished: usize,
     /// How long another process commits beside the program; zero leaves it out.
     pub beside: Duration,
+    /// Operations that are pending while a running daemon is measured; 0 leaves it out.
+    pub pending: usize,
+}
+
+/// What the bench tells.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Told {
+    /// A rate beside those of SQLite alone.
+    Case(Box<Case>),
+    /// A figure of a running daemon.
+    Figure(Figure),
 }
 
 /// What was measured in one case.
@@ -79,6 +93,9 @@ pub enum BenchError {
     /// The deliveries ended before the measuring did.
     #[error("the deliveries ended before the other process did")]
     Cut,
+    /// A daemon did not do what was waited for.
+    #[error("the daemon that was to be measured does not work; see \"handoff run\" alone")]
+    Silent,
     /// The disk said no.
     #[error("the bench's folder: {0}")]
     Folder(#[from] std::io::Error),
@@ -94,25 +111,30 @@ const SLOW_OPERATIONS: usize = 640;
 /// # Errors
 ///
 /// [`BenchError`]; the folder is removed in any case.
-pub async fn run(plan: &Plan, rules: &Rules, mut tell: impl FnMut(Case)) -> Result<(), BenchError> {
+pub async fn run(plan: &Plan, rules: &Rules, mut tell: impl FnMut(Told)) -> Result<(), BenchError> {
     std::fs::create_dir(&plan.folder)?;
     let measured = cases(plan, rules, &mut tell).await;
     std::fs::remove_dir_all(&plan.folder)?;
     measured
 }
 
-async fn cases(plan: &Plan, rules: &Rules, tell: &mut impl FnMut(Case)) -> Result<(), BenchError> {
-    tell(record(plan, rules).await?);
-    tell(deliver(plan, rules, "deliver", None, false).await?);
-    tell(deliver(plan, rules, "deliver_with_statistics", None, true).await?);
+async fn cases(plan: &Plan, rules: &Rules, tell: &mut impl FnMut(Told)) -> Result<(), BenchError> {
+    let mut case = |case: Case| tell(Told::Case(Box::new(case)));
+    case(record(plan, rules).await?);
+    case(deliver(plan, rules, "deliver", None, false).await?);
+    case(deliver(plan, rules, "deliver_with_statistics", None, true).await?);
     if plan.finished > 0 {
         let base = plan.folder.join("finished.db");
         product::record(&base, rules, 1_000_000_000, plan.finished).await?;
         raw::group_commit(&mut connection(&base)?, now())?;
-        tell(deliver(plan, rules, "deliver_among_finished", Some(&base), false).await?);
+        case(deliver(plan, rules, "deliver_among_finished", Some(&base), false).await?);
     }
     if !plan.beside.is_zero() {
-        tell(beside::measure(plan, rules).await?);
+        case(beside::measure(plan, rules).await?);
+    }
+    if plan.pending > 0 {
+        let figure = |figure: Figure| tell(Told::Figure(figure));
+        daemon::measure(&plan.folder, rules, plan.pending, figure).await?;
     }
     Ok(())
 }

@@ -75,8 +75,17 @@ pub(super) fn database(error: RecordError) -> rusqlite::Error {
 
 /// A supervisor with the receiver that does nothing.
 pub(super) fn supervisor(store: &Arc<Sqlite>, rules: &Rules) -> Supervisor {
+    supervisor_of(store, rules, Arc::new(Nothing))
+}
+
+/// A supervisor with this receiver.
+pub(super) fn supervisor_of(
+    store: &Arc<Sqlite>,
+    rules: &Rules,
+    receiver: Arc<dyn Receiver>,
+) -> Supervisor {
     let timeout = Duration::from_secs(10);
-    let parts = Parts::single(rules.clone(), "crm", Arc::new(Nothing), CONCURRENCY, timeout);
+    let parts = Parts::single(rules.clone(), "crm", receiver, CONCURRENCY, timeout);
     Supervisor::new(Arc::clone(store) as Arc<dyn Store>, parts)
 }
 

@@ -231,6 +231,10 @@ pub(crate) struct Bench {
     /// How long another process commits beside the program; 0ms leaves it out
     #[arg(long, default_value = "5s", value_parser = beside)]
     pub(crate) beside: Duration,
+    /// Measure a running daemon too, with so many operations pending: its wake-up, its
+    /// use of processor and memory, its recovery after a kill. Takes some minutes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) pending: usize,
     /// Where to make the temporary folder
     #[arg(long, default_value = ".")]
     pub(crate) folder: PathBuf,

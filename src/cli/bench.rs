@@ -3,7 +3,7 @@
 use super::arguments::{Bench, Global};
 use super::output;
 use super::{Exit, Failure};
-use crate::bench::{self, BenchError, Case, Plan};
+use crate::bench::{self, BenchError, Case, Figure, Plan, Told};
 use crate::config;
 use crate::jitter::Seed;
 use std::path::PathBuf;
@@ -12,9 +12,10 @@ impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
             BenchError::Store(error) => error.into(),
-            BenchError::Database(_) | BenchError::Folder(_) | BenchError::Cut => {
-                Self::new(Exit::Failed, error)
-            }
+            BenchError::Database(_)
+            | BenchError::Folder(_)
+            | BenchError::Cut
+            | BenchError::Silent => Self::new(Exit::Failed, error),
         }
     }
 }
@@ -37,12 +38,17 @@ pub(super) async fn bench(global: &Global, command: &Bench) -> Result<Exit, Fail
         operations: command.operations.max(64),
         finished: command.finished,
         beside: command.beside,
+        pending: command.pending,
     };
     let out = global.output();
     out.hint(&format!("measuring in {}; this takes a minute or more", plan.folder.display()));
     let mut told = Ok(());
-    bench::run(&plan, &rules, |case| {
-        let printed = out.result(&case, &lines(&case));
+    bench::run(&plan, &rules, |figure| {
+        let lines = match &figure {
+            Told::Case(case) => lines(case),
+            Told::Figure(figure) => line(figure),
+        };
+        let printed = out.result(&figure, &lines);
         if told.is_ok() {
             told = printed;
         }
@@ -55,6 +61,18 @@ pub(super) async fn bench(global: &Global, command: &Bench) -> Result<Exit, Fail
 /// A folder of its own below the one that was given.
 fn folder(command: &Bench) -> PathBuf {
     command.folder.join(format!("handoff-bench-{}", std::process::id()))
+}
+
+fn line(figure: &Figure) -> String {
+    let Figure { case, unit, value, p99, samples, pending, fdatasync_ms_median } = figure;
+    let mut line = format!("{case}: {value:.3} {unit}");
+    if let Some(p99) = p99 {
+        line.push_str(&format!(" at the median, 99 % below {p99:.3}, of {samples}"));
+    }
+    if *pending > 0 {
+        line.push_str(&format!(", with {pending} pending"));
+    }
+    format!("{line}; a synced write takes {fdatasync_ms_median:.2} ms")
 }
 
 fn lines(case: &Case) -> String {
