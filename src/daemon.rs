@@ -8,7 +8,7 @@ use crate::receiver::BuildError;
 use crate::signal::{self, Asked};
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use crate::store::{Event, Mirror, Store, StoreError};
-use crate::supervisor::{Control, Parts, Pulse, Supervisor, log_event};
+use crate::supervisor::{Control, Parts, Pulse, Report, Supervisor};
 use crate::wake::Watcher;
 use crate::{systemd, telemetry};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -64,12 +64,16 @@ pub async fn run(
     let mut asked = signal::listen()
         .map_err(|source| DaemonError::System { doing: "listen for signals", source })?;
     let instance = instance();
-    let opened = patiently(&mut asked, async || open(&loaded, &instance).await).await?;
+    let mut report = Report::default();
+    let opening = async |_: &mut Report| open(&loaded, &instance).await;
+    let opened = patiently(&mut asked, &mut report, opening).await?;
     let Some((store, _lock)) = opened else { return Ok(()) };
     let store = Arc::new(store);
     let seed = Seed::draw();
     let parts = Parts::build(loaded.settings.rules(seed), &loaded.settings.receivers)?;
-    let recovered = patiently(&mut asked, async || recover(&store, &parts).await).await?;
+    report.know(parts.names());
+    let recovering = async |report: &mut Report| recover(&store, &parts, report).await;
+    let recovered = patiently(&mut asked, &mut report, recovering).await?;
     let Some(clock) = recovered else { return Ok(()) };
     let wake = Arc::new(Notify::new());
     let watcher = Watcher::start(store.path(), Arc::clone(&wake));
@@ -82,7 +86,8 @@ pub async fn run(
     );
     greet(store.path());
     systemd::ready("serving");
-    serve(request, loaded, store, parts, &clock, &wake, asked, &log).await;
+    let supervisor = Supervisor::reporting(store, parts, report);
+    serve(request, loaded, seed, supervisor, &clock, &wake, asked, &log).await;
     tracing::info!(event = "stopped", "stopped");
     Ok(())
 }
@@ -92,8 +97,8 @@ pub async fn run(
 async fn serve(
     request: &Request,
     loaded: Loaded,
-    store: Arc<Sqlite>,
-    parts: Parts,
+    seed: Seed,
+    supervisor: Supervisor,
     clock: &Clock,
     wake: &Notify,
     asked: mpsc::UnboundedReceiver<Asked>,
@@ -102,8 +107,6 @@ async fn serve(
     let pulse = Pulse::default();
     let (control, mut told) = mpsc::channel(16);
     let settings = loaded.settings.worker.clone();
-    let seed = parts.rules.seed;
-    let supervisor = Supervisor::new(store, parts);
     let watchdog = tokio::spawn(systemd::watchdog(pulse.clone()));
     let status = tokio::spawn(status_line(supervisor.counts()));
     let ears = Ears { request: request.clone(), loaded, seed, log: log.clone(), control };
@@ -127,7 +130,8 @@ fn instance() -> String {
 /// `None` if the daemon was told to stop meanwhile.
 async fn patiently<T>(
     asked: &mut mpsc::UnboundedReceiver<Asked>,
-    mut attempt: impl AsyncFnMut() -> Result<T, StoreError>,
+    report: &mut Report,
+    mut attempt: impl AsyncFnMut(&mut Report) -> Result<T, StoreError>,
 ) -> Result<Option<T>, DaemonError> {
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(OPEN_PAUSES.0)
@@ -135,7 +139,7 @@ async fn patiently<T>(
         .without_max_times()
         .build();
     loop {
-        let error = match attempt().await {
+        let error = match attempt(report).await {
             Ok(done) => return Ok(Some(done)),
             Err(error @ (StoreError::InUse { .. } | StoreError::Unusable { .. })) => {
                 return Err(error.into());
@@ -143,14 +147,12 @@ async fn patiently<T>(
             Err(error) => error,
         };
         let pause = pauses.next().unwrap_or(OPEN_PAUSES.1);
-        tracing::warn!(
-            event = "store_unavailable", error = %error,
-            pause_ms = u64::try_from(pause.as_millis()).ok(),
-            "waiting for the database"
-        );
+        report.store_unavailable(&error, pause);
+        report.tick();
         systemd::status(&format!("waiting for the database: {error}"));
         tokio::select! {
             what = asked.recv() => if what == Some(Asked::Stop) {
+                report.flush();
                 return Ok(None);
             },
             () = tokio::time::sleep(pause) => {}
@@ -168,7 +170,7 @@ async fn open(loaded: &Loaded, instance: &str) -> Result<(Sqlite, DaemonLock), S
 
 /// Ends what an earlier process left, its commands first, then its attempts, and
 /// goes on with its clock. Doing so again changes nothing.
-async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
+async fn recover(store: &Sqlite, parts: &Parts, report: &mut Report) -> Result<Clock, StoreError> {
     let clock = Clock::resume(store.steady_mark().await?.as_ref());
     for (id, group) in store.left_processes().await? {
         let ended = end_group(group).await;
@@ -179,7 +181,7 @@ async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
     }
     let recovered = store.recover(&parts.rules, clock.now()).await?;
     for event in &recovered.interrupted {
-        log_event(event, None);
+        report.event(event, None);
     }
     let interrupted = recovered.interrupted.iter();
     let count = interrupted.filter(|event| matches!(event, Event::Ended { .. })).count();

@@ -113,6 +113,8 @@ pub enum Event {
     Ended {
         /// The attempt.
         id: AttemptId,
+        /// The receiver's name.
+        receiver: String,
         /// What follows.
         next: Next,
         /// The state now.
@@ -128,6 +130,8 @@ pub enum Event {
     Settled {
         /// The operation.
         key: String,
+        /// The receiver's name.
+        receiver: String,
         /// What follows.
         next: Next,
         /// What is wrong with it, if anything is.

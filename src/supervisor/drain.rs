@@ -41,8 +41,9 @@ impl Supervisor {
         }
         self.save_all(clock, pulse).await;
         if let Err(error) = self.store.close().await {
-            tracing::warn!(event = "store_trouble", error = %error, "no checkpoint at the end");
+            self.report.store_trouble(&error, None, "no checkpoint at the end");
         }
+        self.report.flush();
     }
 
     async fn wait_for_calls(
@@ -55,8 +56,9 @@ impl Supervisor {
         loop {
             pulse.beat();
             if let Err(error) = self.step(clock.now()).await {
-                tracing::warn!(event = "store_trouble", error = %error, "will be written again");
+                self.report.store_trouble(&error, None, "will be written again");
             }
+            self.report.tick();
             if self.in_flight.is_empty() || Instant::now() >= deadline {
                 return;
             }
@@ -78,7 +80,8 @@ impl Supervisor {
     fn cut_off(&self) {
         for (id, held) in &self.in_flight {
             tracing::warn!(
-                event = "attempt_cut_off", operation.key = %id.key, attempt.number = id.number,
+                event = "attempt_cut_off", operation.key = %id.key,
+                operation.type = report::kind(&id.key), attempt.number = id.number,
                 receiver.name = held.receiver, outcome = "cut_off",
                 "stopped before the answer came; it may have acted"
             );
@@ -97,6 +100,7 @@ impl Supervisor {
                     for lost in &self.unsaved {
                         tracing::error!(
                             event = "outcome_not_stored", operation.key = %lost.id().key,
+                            operation.type = lost.kind(),
                             attempt.number = lost.id().number,
                             receiver.name = lost.receiver(),
                             outcome = lost.ending().kind().as_str(),

@@ -7,6 +7,7 @@
 
 mod call;
 mod drain;
+mod repeats;
 mod report;
 mod wait;
 
@@ -22,7 +23,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use report::log_event;
+pub use repeats::{Repeated, lines_a_minute};
+pub use report::Report;
 pub use wait::{Control, Pulse};
 
 /// How the supervisor works.
@@ -71,6 +73,11 @@ impl Parts {
         };
         let lanes = receivers.iter().filter_map(lane).collect();
         Ok(Self { rules: Arc::new(rules), lanes })
+    }
+
+    /// The names of the receivers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.lanes.keys().map(String::as_str)
     }
 
     /// One receiver that is not configured but made by the caller.
@@ -145,6 +152,7 @@ pub struct Supervisor {
     /// New attempts may begin.
     claiming: bool,
     counts: Counts,
+    report: Report,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
 }
@@ -158,6 +166,12 @@ struct Held {
 impl Supervisor {
     /// A supervisor that has nothing under way.
     pub fn new(store: Arc<dyn Store>, parts: Parts) -> Self {
+        Self::reporting(store, parts, Report::default())
+    }
+
+    /// The same, with what has been logged before.
+    pub fn reporting(store: Arc<dyn Store>, parts: Parts, mut report: Report) -> Self {
+        report.know(parts.names());
         Self {
             store,
             parts,
@@ -167,6 +181,7 @@ impl Supervisor {
             unsure: false,
             claiming: true,
             counts: Counts::default(),
+            report,
             cut: watch::Sender::new(false),
         }
     }
@@ -244,6 +259,7 @@ impl Supervisor {
     /// [`StoreError`] if the names could not be mirrored; nothing has changed then.
     pub async fn replace_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
         self.store.mirror(&parts.rules, Mirror::Replace).await?;
+        self.report.know(parts.names());
         self.parts = parts;
         Ok(())
     }
@@ -271,7 +287,7 @@ impl Supervisor {
     /// Returns how many of the events belong to attempts.
     fn saved(&mut self, events: &[crate::store::Event]) -> usize {
         let saved = std::mem::take(&mut self.unsaved);
-        report::log_events(events, &saved, &self.counts)
+        self.report.events(events, &saved, &self.counts)
     }
 
     fn begin(&mut self, attempt: crate::store::Attempt, decided: Instant) {
@@ -306,7 +322,7 @@ impl Supervisor {
         let unsaved = self.unsaved.iter().map(|concluded| concluded.id().clone());
         let holding = self.in_flight.keys().cloned().chain(unsaved).collect();
         let events = self.store.disown(&self.parts.rules, holding, now).await?;
-        report::log_events(&events, &[], &self.counts);
+        self.report.events(&events, &[], &self.counts);
         self.unsure = false;
         Ok(())
     }

@@ -79,7 +79,9 @@ impl Supervisor {
             self.store.keep_mark(clock.mark());
             let pause = match self.step(now).await {
                 Ok(progress) => {
-                    end_of_trouble(&mut trouble);
+                    if let Some(past) = trouble.take() {
+                        self.report.store_recovered(past.since.elapsed());
+                    }
                     if progress.more {
                         Duration::ZERO
                     } else {
@@ -87,8 +89,14 @@ impl Supervisor {
                         due.unwrap_or(Duration::MAX).min(settings.poll_interval)
                     }
                 }
-                Err(error) => trouble.get_or_insert_with(Trouble::new).pause(&error),
+                Err(error) => {
+                    let pause = trouble.get_or_insert_with(Trouble::new).pause();
+                    let message = "the database says no; outcomes are kept and written again";
+                    self.report.store_trouble(&error, Some(pause), message);
+                    pause
+                }
             };
+            self.report.tick();
             let told = tokio::select! {
                 told = control.recv() => Some(told.unwrap_or(Control::Drain)),
                 () = wake.notified() => None,
@@ -112,21 +120,18 @@ impl Supervisor {
     }
 
     /// After the wall clock was set back, retries stamped by it lie too far ahead.
-    async fn mind_clock(&self, last: Now, now: Now) {
+    async fn mind_clock(&mut self, last: Now, now: Now) {
         if now.wall.plus(CLOCK_STEP) >= last.wall {
             return;
         }
-        tracing::warn!(
-            event = "clock_fault",
-            stepped_back_ms = u64::try_from(last.wall.since(now.wall).as_millis()).ok(),
-            "the wall clock was set back"
-        );
+        self.report.clock_fault(last, now);
         if let Err(error) = self.store.bring_forward(&self.parts.rules, now).await {
-            tracing::warn!(event = "store_trouble", error = %error, "retries not brought forward");
+            self.report.store_trouble(&error, None, "retries not brought forward");
         }
     }
 
-    async fn log_summary(&self, now: Now) {
+    async fn log_summary(&mut self, now: Now) {
+        self.report.flush();
         match self.store.summary(now).await {
             Ok(summary) => {
                 for counts in &summary.receivers {
@@ -142,9 +147,7 @@ impl Supervisor {
                     );
                 }
             }
-            Err(error) => {
-                tracing::warn!(event = "store_trouble", error = %error, "cannot count");
-            }
+            Err(error) => self.report.store_trouble(&error, None, "cannot count"),
         }
         tracing::info!(event = "summary", status = self.counts.line(), "counts since the start");
     }
@@ -167,24 +170,8 @@ impl Trouble {
         Self { pauses, since: Instant::now() }
     }
 
-    /// Logs the error and says how long to wait before the next pass.
-    fn pause(&mut self, error: &StoreError) -> Duration {
-        let pause = self.pauses.next().unwrap_or(TROUBLE_PAUSES.1);
-        tracing::warn!(
-            event = "store_trouble", error = %error,
-            pause_ms = u64::try_from(pause.as_millis()).ok(),
-            "the database says no; outcomes are kept and written again"
-        );
-        pause
-    }
-}
-
-fn end_of_trouble(trouble: &mut Option<Trouble>) {
-    if let Some(past) = trouble.take() {
-        tracing::info!(
-            event = "store_recovered",
-            lasted_ms = u64::try_from(past.since.elapsed().as_millis()).ok(),
-            "the database works again"
-        );
+    /// How long to wait before the next pass.
+    fn pause(&mut self) -> Duration {
+        self.pauses.next().unwrap_or(TROUBLE_PAUSES.1)
     }
 }

@@ -1,5 +1,6 @@
 //! The daemon as a process: started, told by signals, and read by its log.
 
+use crate::documented;
 use crate::support::{Running, until, until_or};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -73,6 +74,9 @@ impl Daemon {
             until("the daemon to end", || self.child.0.try_wait().expect("it is our child"));
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the log is read to its end");
+            let lines = self.lines();
+            let problems = lines.iter().filter_map(|line| documented::problem(line));
+            assert_eq!(problems.collect::<Vec<_>>(), [""; 0], "the log is as documented");
         }
         status
     }

@@ -151,8 +151,8 @@ fn act(
         Step::Sent | Step::Stay | Step::Wait { .. } | Step::Ask | Step::Deliver => None,
     };
     write(db, rules, loaded, &judged, follows, error, now)?;
-    let key = loaded.row.operation_key.clone();
-    claimed.events.push(Event::Settled { key, next: follows, fault: judged.fault });
+    let (key, receiver) = (loaded.row.operation_key.clone(), loaded.row.receiver.clone());
+    claimed.events.push(Event::Settled { key, receiver, next: follows, fault: judged.fault });
     Ok(None)
 }
 

@@ -132,6 +132,7 @@ fn add_to_facts(
     let sent = loaded.row.state == State::Sent;
     Ok(Event::Ended {
         id: end.id.clone(),
+        receiver: loaded.row.receiver.clone(),
         next: follows,
         state: loaded.row.state,
         receipt_mismatch: sent
