@@ -41,6 +41,11 @@ impl Daemon {
         kill(Pid::from_raw(pid), signal).expect("the daemon can be told");
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.child.0.try_wait().expect("it is our child").is_some()
+    }
+
     /// What was logged so far, line by line.
     pub(crate) fn lines(&self) -> Vec<String> {
         lock(&self.lines).clone()

@@ -204,6 +204,11 @@ fn what_a_program_says_reaches_no_log_and_no_terminal_raw() {
         format!("printf '{octal}'; exit 0"),
         "printf '{\"remote_id\":\"\\\\u001b[2J\\\\n\\\\u202e\"}'".to_owned(),
         format!("printf '{octal}' >&2; exit 75"),
+        // A lone surrogate, a byte-order mark, UTF-16, and UTF-8 that is overlong.
+        "printf '{\"remote_id\":\"\\\\ud800\"}'".to_owned(),
+        "printf '\\357\\273\\277{\"remote_id\":\"7\"}'".to_owned(),
+        "printf '\\377\\376{\\000}\\000'".to_owned(),
+        "printf '{\"remote_id\":\"\\300\\257\"}'".to_owned(),
     ] {
         for format in ["json", "text"] {
             let world = with_program(&script);
