@@ -53,6 +53,7 @@ pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
 use crate::clock::{Now, SteadyMark, Timestamp};
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
+use crate::outbox::outcome::OutcomeKind;
 use crate::outbox::policy::Next;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::{State, Verb};
@@ -115,6 +116,8 @@ pub enum Event {
         id: AttemptId,
         /// The receiver's name.
         receiver: String,
+        /// How it ended.
+        outcome: OutcomeKind,
         /// What follows.
         next: Next,
         /// The state now.

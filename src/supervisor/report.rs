@@ -75,8 +75,8 @@ impl Report {
     /// One event.
     pub fn event(&mut self, event: &Event, concluded: Option<&Concluded>) {
         match event {
-            Event::Ended { id, receiver, next, state, .. } => {
-                self.end(id, receiver, next.step, *state, concluded);
+            Event::Ended { .. } => {
+                self.end(event, concluded);
                 self.beside_the_end(event, concluded);
             }
             Event::Settled { key, receiver, next, fault } => {
@@ -86,17 +86,11 @@ impl Report {
         }
     }
 
-    fn end(
-        &mut self,
-        id: &AttemptId,
-        receiver: &str,
-        step: Step,
-        state: State,
-        concluded: Option<&Concluded>,
-    ) {
+    fn end(&mut self, event: &Event, concluded: Option<&Concluded>) {
+        let Event::Ended { id, receiver, outcome, next, state, .. } = event else { return };
         let report = concluded.and_then(Concluded::report);
+        let (step, outcome) = (next.step, outcome.as_str());
         let decision = step.word();
-        let outcome = concluded.map_or("interrupted", |one| one.ending().kind().as_str());
         let (event, message) = match state {
             State::Sent => (Repeated::Sent, "sent"),
             State::Blocked => (Repeated::Blocked, "blocked; a person must look"),
@@ -133,7 +127,7 @@ impl Report {
                 )
             };
         }
-        if state == State::Blocked { record!(warn) } else { record!(info) }
+        if *state == State::Blocked { record!(warn) } else { record!(info) }
     }
 
     /// What is remarkable about the end of an attempt.

@@ -133,6 +133,7 @@ fn add_to_facts(
     Ok(Event::Ended {
         id: end.id.clone(),
         receiver: loaded.row.receiver.clone(),
+        outcome: end.ending.kind(),
         next: follows,
         state: loaded.row.state,
         receipt_mismatch: sent
