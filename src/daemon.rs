@@ -8,7 +8,7 @@ use crate::receiver::BuildError;
 use crate::signal::{self, Asked};
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use crate::store::{Event, Mirror, Store, StoreError};
-use crate::supervisor::{Control, Parts, Pulse, Supervisor, log_event, log_steps};
+use crate::supervisor::{Control, Logbook, Parts, Pulse, Supervisor};
 use crate::wake::Watcher;
 use crate::{systemd, telemetry};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -64,12 +64,16 @@ pub async fn run(
     let mut asked = signal::listen()
         .map_err(|source| DaemonError::System { doing: "listen for signals", source })?;
     let instance = instance();
-    let opened = patiently(&mut asked, async || open(&loaded, &instance).await).await?;
+    let mut logbook = Logbook::default();
+    let opening = async |_: &mut Logbook| open(&loaded, &instance).await;
+    let opened = patiently(&mut asked, &mut logbook, opening).await?;
     let Some((store, _lock)) = opened else { return Ok(()) };
     let store = Arc::new(store);
     let seed = Seed::draw();
     let parts = Parts::build(loaded.settings.rules(seed), &loaded.settings.receivers)?;
-    let recovered = patiently(&mut asked, async || recover(&store, &parts).await).await?;
+    logbook.know(parts.names());
+    let recovering = async |logbook: &mut Logbook| recover(&store, &parts, logbook).await;
+    let recovered = patiently(&mut asked, &mut logbook, recovering).await?;
     let Some(clock) = recovered else { return Ok(()) };
     let wake = Arc::new(Notify::new());
     let watcher = Watcher::start(store.path(), Arc::clone(&wake));
@@ -82,7 +86,8 @@ pub async fn run(
     );
     greet(store.path());
     systemd::ready("serving");
-    serve(request, loaded, store, parts, &clock, &wake, asked, &log).await;
+    let supervisor = Supervisor::reporting(store, parts, logbook);
+    serve(request, loaded, seed, supervisor, &clock, &wake, asked, &log).await;
     tracing::info!(event = "stopped", "stopped");
     Ok(())
 }
@@ -92,8 +97,8 @@ pub async fn run(
 async fn serve(
     request: &Request,
     loaded: Loaded,
-    store: Arc<Sqlite>,
-    parts: Parts,
+    seed: Seed,
+    supervisor: Supervisor,
     clock: &Clock,
     wake: &Notify,
     asked: mpsc::UnboundedReceiver<Asked>,
@@ -102,8 +107,6 @@ async fn serve(
     let pulse = Pulse::default();
     let (control, mut told) = mpsc::channel(16);
     let settings = loaded.settings.worker.clone();
-    let seed = parts.rules.seed;
-    let supervisor = Supervisor::new(store, parts);
     let watchdog = tokio::spawn(systemd::watchdog(pulse.clone()));
     let status = tokio::spawn(status_line(supervisor.counts()));
     let ears = Ears { request: request.clone(), loaded, seed, log: log.clone(), control };
@@ -127,7 +130,8 @@ fn instance() -> String {
 /// `None` if the daemon was told to stop meanwhile.
 async fn patiently<T>(
     asked: &mut mpsc::UnboundedReceiver<Asked>,
-    mut attempt: impl AsyncFnMut() -> Result<T, StoreError>,
+    logbook: &mut Logbook,
+    mut attempt: impl AsyncFnMut(&mut Logbook) -> Result<T, StoreError>,
 ) -> Result<Option<T>, DaemonError> {
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(OPEN_PAUSES.0)
@@ -135,7 +139,7 @@ async fn patiently<T>(
         .without_max_times()
         .build();
     loop {
-        let error = match attempt().await {
+        let error = match attempt(logbook).await {
             Ok(done) => return Ok(Some(done)),
             Err(error @ (StoreError::InUse { .. } | StoreError::Unusable { .. })) => {
                 return Err(error.into());
@@ -143,14 +147,12 @@ async fn patiently<T>(
             Err(error) => error,
         };
         let pause = pauses.next().unwrap_or(OPEN_PAUSES.1);
-        tracing::warn!(
-            event = "store_unavailable", error = %error,
-            pause_ms = u64::try_from(pause.as_millis()).ok(),
-            "waiting for the database"
-        );
+        logbook.store_unavailable(&error, pause);
+        logbook.tick();
         systemd::status(&format!("waiting for the database: {error}"));
         tokio::select! {
             what = asked.recv() => if what == Some(Asked::Stop) {
+                logbook.flush();
                 return Ok(None);
             },
             () = tokio::time::sleep(pause) => {}
@@ -168,7 +170,11 @@ async fn open(loaded: &Loaded, instance: &str) -> Result<(Sqlite, DaemonLock), S
 
 /// Ends what an earlier process left, its commands first, then its attempts, and
 /// goes on with its clock. Doing so again changes nothing.
-async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
+async fn recover(
+    store: &Sqlite,
+    parts: &Parts,
+    logbook: &mut Logbook,
+) -> Result<Clock, StoreError> {
     let clock = Clock::resume(store.steady_mark().await?.as_ref());
     for (id, group) in store.left_processes().await? {
         let ended = end_group(group).await;
@@ -180,10 +186,10 @@ async fn recover(store: &Sqlite, parts: &Parts) -> Result<Clock, StoreError> {
     let now = clock.now();
     // First, or the clamp of times would cut what only has to move.
     let steps = store.mind_steps(&parts.rules, &clock.mark(), now).await?;
-    log_steps(steps);
+    logbook.clock_fault(steps);
     let recovered = store.recover(&parts.rules, now).await?;
     for event in &recovered.interrupted {
-        log_event(event, None);
+        logbook.event(event, None);
     }
     let interrupted = recovered.interrupted.iter();
     let count = interrupted.filter(|event| matches!(event, Event::Ended { .. })).count();

@@ -56,7 +56,7 @@
 //! | [`record`](mod@record) | what an application calls inside its own transaction |
 //! | `store` | the durable record; `store::sqlite` is the embedded one |
 //! | `receiver` | where operations go: `simulated`, `command` |
-//! | `supervisor` | a pass that tests turn by hand, and the loop and the drain round it |
+//! | `supervisor` | a pass that tests turn by hand, the loop and the drain round it, and the logbook that counts repeats |
 //! | `wake` | another program's commit is seen within milliseconds |
 //! | `daemon` | builds the parts, recovers, reloads, stops |
 //! | `config` | finds, layers and strictly checks the configuration |

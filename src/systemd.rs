@@ -39,11 +39,13 @@ pub fn stopping(within: Duration) {
 pub async fn watchdog(pulse: Pulse) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut ticks = interval((limit / 4).max(Duration::from_millis(10)));
+    let mut hangs = false;
     loop {
         ticks.tick().await;
-        if pulse.age() < limit {
+        let hung = std::mem::replace(&mut hangs, pulse.age() >= limit);
+        if !hangs {
             notify(&[NotifyState::Watchdog]);
-        } else {
+        } else if !hung {
             tracing::error!(
                 event = "loop_hung",
                 age_ms = u64::try_from(pulse.age().as_millis()).ok(),

@@ -8,6 +8,7 @@
 use crate::plain;
 use crate::text_enum::text_enum;
 use anstyle::Style;
+use serde_json::Value;
 use std::fmt::Debug;
 use std::io::{IsTerminal, Write};
 use tracing::field::Field;
@@ -17,6 +18,14 @@ use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+/// The longest field, in characters before anything is escaped.
+const FIELD_CHARS: usize = 500;
+/// The longest error, since a refused configuration has many problems, and the
+/// longest receipt, which may be kept nowhere else.
+const LONG_CHARS: usize = 3_000;
+/// A record of JSON that is no longer than this is left as it is.
+const RECORD_BYTES: usize = 8 * 1024;
 
 text_enum! {
     /// How log records look.
@@ -110,14 +119,59 @@ pub fn start(settings: Settings) -> Handle {
     Handle { filter: handle }
 }
 
-/// One field in a line of text. Not every error quotes what comes from outside.
+/// One field in a line of text.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
-    let value = plain::line(&format!("{value:?}"));
+    let value = cut(field.name(), format!("{value:?}"));
     if field.name() == "message" {
-        return write!(writer, "{value}");
+        return write!(writer, "{}", plain::line(&value));
     }
+    // Not everything that comes from outside is quoted by whoever logs it.
+    let quoted = if reads_as_one(&value) { value } else { format!("{value:?}") };
+    let value = plain::line(&quoted);
     let dim = if writer.has_ansi_escapes() { Style::new().dimmed() } else { Style::new() };
     write!(writer, "{dim}{field}={dim:#}{value}")
+}
+
+/// Whether a value cannot be taken for several fields: it is one word, or quoted.
+fn reads_as_one(value: &str) -> bool {
+    let inside = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match inside {
+        Some(inside) => {
+            let mut escaped = false;
+            let closes = |c| {
+                let bare = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                bare
+            };
+            !inside.chars().any(closes) && !escaped
+        }
+        None => !value.contains(|c: char| c.is_whitespace() || c == '=' || c == '"'),
+    }
+}
+
+/// The text of a field, cut so that the record fits into one line of the journal,
+/// whatever is escaped in it. What is cut can be read in the database.
+fn cut(field: &str, mut text: String) -> String {
+    let most = if matches!(field, "error" | "receipt") { LONG_CHARS } else { FIELD_CHARS };
+    if let Some((end, _)) = text.char_indices().nth(most) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// The same record with its fields cut, if it is long.
+fn shortened(record: &str) -> Option<String> {
+    if record.len() <= RECORD_BYTES {
+        return None;
+    }
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(record) else { return None };
+    for (name, value) in &mut fields {
+        if let Value::String(text) = value {
+            *text = cut(name, std::mem::take(text));
+        }
+    }
+    Some(format!("{}\n", Value::Object(fields)))
 }
 
 /// Writes records of JSON, in which nothing can steer a terminal.
@@ -126,12 +180,47 @@ struct JsonLines<W>(W);
 impl<W: Write> Write for JsonLines<W> {
     fn write(&mut self, record: &[u8]) -> std::io::Result<usize> {
         // A record comes in one piece, and is text.
-        let safe = plain::json(&String::from_utf8_lossy(record));
+        let text = String::from_utf8_lossy(record);
+        let safe = plain::json(shortened(&text).as_deref().unwrap_or(&text));
         self.0.write_all(safe.as_bytes())?;
         Ok(record.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_could_pass_for_several_fields_is_quoted() {
+        for one in ["sent", "harbor:create-followup:v1:case-104", "7", "\"a b\"", "\"a\\\"b\""] {
+            assert!(reads_as_one(one), "{one}");
+        }
+        for several in
+            ["a b", "a=b", "a\"", "\"a\" b=\"c\"", "\"a\\\\\" b=\"c\"", "\"a\\\"", "a\u{a0}b"]
+        {
+            assert!(!reads_as_one(several), "{several}");
+        }
+    }
+
+    #[test]
+    fn a_long_record_is_cut_and_stays_one_object() {
+        let hostile = "\u{e0001}\n\u{202e}é\"".repeat(50_000);
+        let fields =
+            serde_json::json!({ "event": "x", "error": hostile, "operation.key": hostile });
+        let record = format!("{fields}\n");
+        let mut written = Vec::new();
+        JsonLines(&mut written).write_all(record.as_bytes()).unwrap();
+        assert!(written.len() < 48 * 1024, "journald breaks it: {}", written.len());
+        let text = String::from_utf8(written).unwrap();
+        assert_eq!(text.lines().count(), 1);
+        let read: Value = serde_json::from_str(&text).unwrap();
+        let chars = |field: &str| read[field].as_str().map(|text| text.chars().count());
+        assert_eq!((chars("error"), chars("event")), (Some(LONG_CHARS + 1), Some(1)));
+        assert_eq!(chars("operation.key"), Some(FIELD_CHARS + 1));
     }
 }

@@ -84,9 +84,19 @@ fn nothing_unfinished_or_switched_off_is_left() {
 fn every_log_event_is_in_the_documented_list_and_only_those() {
     let used: BTreeSet<String> =
         sources("src/").iter().flat_map(|source| words::events(&source.text)).collect();
-    let listed = words::listed_events(&tree::read("docs/operating.md"));
+    let listed = words::listed(&tree::read("docs/operating.md"), "| event |");
     assert!(used.len() > 10, "the events are found: {used:?}");
     assert_eq!(used, listed, "docs/operating.md lists the events of the log, each once");
+}
+
+#[test]
+fn every_log_field_is_in_the_documented_list_and_only_those() {
+    let mut used: BTreeSet<String> =
+        sources("src/").iter().flat_map(|source| words::fields(&source.text)).collect();
+    assert!(used.len() > 20, "the fields are found: {used:?}");
+    used.extend(["timestamp", "level", "message"].map(str::to_owned));
+    let listed = words::listed(&tree::read("docs/operating.md"), "| field |");
+    assert_eq!(used, listed, "docs/operating.md lists the fields of the log, each once");
 }
 
 #[test]

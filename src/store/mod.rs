@@ -53,6 +53,7 @@ pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
 use crate::clock::{Now, SteadyMark, Steps, Timestamp};
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
+use crate::outbox::outcome::OutcomeKind;
 use crate::outbox::policy::Next;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::{State, Verb};
@@ -113,6 +114,10 @@ pub enum Event {
     Ended {
         /// The attempt.
         id: AttemptId,
+        /// The receiver's name.
+        receiver: String,
+        /// How it ended.
+        outcome: OutcomeKind,
         /// What follows.
         next: Next,
         /// The state now.
@@ -128,6 +133,8 @@ pub enum Event {
     Settled {
         /// The operation.
         key: String,
+        /// The receiver's name.
+        receiver: String,
         /// What follows.
         next: Next,
         /// What is wrong with it, if anything is.

@@ -2,7 +2,7 @@
 //! is cut off is named.
 
 use super::wait::{Control, Pulse};
-use super::{Supervisor, report};
+use super::{Supervisor, logbook};
 use crate::clock::Clock;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -41,8 +41,9 @@ impl Supervisor {
         }
         self.save_all(clock, pulse).await;
         if let Err(error) = self.store.close().await {
-            tracing::warn!(event = "store_trouble", error = %error, "no checkpoint at the end");
+            self.logbook.store_trouble(&error, None, "no checkpoint at the end");
         }
+        self.logbook.flush();
     }
 
     async fn wait_for_calls(
@@ -55,8 +56,9 @@ impl Supervisor {
         loop {
             pulse.beat();
             if let Err(error) = self.step_at(clock).await {
-                tracing::warn!(event = "store_trouble", error = %error, "will be written again");
+                self.logbook.store_trouble(&error, None, "will be written again");
             }
+            self.logbook.tick();
             if self.in_flight.is_empty() || Instant::now() >= deadline {
                 return;
             }
@@ -78,7 +80,8 @@ impl Supervisor {
     fn cut_off(&self) {
         for (id, held) in &self.in_flight {
             tracing::warn!(
-                event = "attempt_cut_off", operation.key = %id.key, attempt.number = id.number,
+                event = "attempt_cut_off", operation.key = %id.key,
+                operation.type = logbook::kind(&id.key), attempt.number = id.number,
                 receiver.name = held.receiver, outcome = "cut_off",
                 "stopped before the answer came; it may have acted"
             );
@@ -97,10 +100,11 @@ impl Supervisor {
                     for lost in &self.unsaved {
                         tracing::error!(
                             event = "outcome_not_stored", operation.key = %lost.id().key,
+                            operation.type = lost.kind(),
                             attempt.number = lost.id().number,
                             receiver.name = lost.receiver(),
                             outcome = lost.ending().kind().as_str(),
-                            receipt = report::receipt(Some(lost)), error = %error,
+                            receipt = logbook::receipt(Some(lost)), error = %error,
                             "the database did not take this outcome; the attempt stays open"
                         );
                     }

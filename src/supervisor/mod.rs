@@ -7,7 +7,8 @@
 
 mod call;
 mod drain;
-mod report;
+mod logbook;
+mod repeats;
 mod wait;
 
 use crate::clock::{Clock, Now, SteadyMark};
@@ -22,7 +23,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use report::{log_event, log_steps};
+pub use logbook::Logbook;
+pub use repeats::{Repeated, lines_a_minute};
 pub use wait::{Control, Pulse};
 
 /// How the supervisor works.
@@ -71,6 +73,11 @@ impl Parts {
         };
         let lanes = receivers.iter().filter_map(lane).collect();
         Ok(Self { rules: Arc::new(rules), lanes })
+    }
+
+    /// The names of the receivers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.lanes.keys().map(String::as_str)
     }
 
     /// One receiver that is not configured but made by the caller.
@@ -147,6 +154,7 @@ pub struct Supervisor {
     counts: Counts,
     /// Where the clocks stood when what is stored was last in step with them.
     mark: Option<SteadyMark>,
+    logbook: Logbook,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
 }
@@ -160,6 +168,12 @@ struct Held {
 impl Supervisor {
     /// A supervisor that has nothing under way.
     pub fn new(store: Arc<dyn Store>, parts: Parts) -> Self {
+        Self::reporting(store, parts, Logbook::default())
+    }
+
+    /// The same, with what has been logged before.
+    pub fn reporting(store: Arc<dyn Store>, parts: Parts, mut logbook: Logbook) -> Self {
+        logbook.know(parts.names());
         Self {
             store,
             parts,
@@ -170,6 +184,7 @@ impl Supervisor {
             claiming: true,
             counts: Counts::default(),
             mark: None,
+            logbook,
             cut: watch::Sender::new(false),
         }
     }
@@ -221,7 +236,7 @@ impl Supervisor {
         let known = self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none());
         if !known {
             let steps = self.store.mind_steps(&self.parts.rules, &mark, now).await?;
-            report::log_steps(steps);
+            self.logbook.clock_fault(steps);
         }
         self.mark = Some(mark.clone());
         self.store.keep_mark(mark);
@@ -261,6 +276,7 @@ impl Supervisor {
     /// [`StoreError`] if the names could not be mirrored; nothing has changed then.
     pub async fn replace_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
         self.store.mirror(&parts.rules, Mirror::Replace).await?;
+        self.logbook.know(parts.names());
         self.parts = parts;
         Ok(())
     }
@@ -290,7 +306,7 @@ impl Supervisor {
     /// Returns how many of the events belong to attempts.
     fn saved(&mut self, events: &[crate::store::Event]) -> usize {
         let saved = std::mem::take(&mut self.unsaved);
-        report::log_events(events, &saved, &self.counts)
+        self.logbook.events(events, &saved, &self.counts)
     }
 
     fn begin(&mut self, attempt: crate::store::Attempt, decided: Instant) {
@@ -325,7 +341,7 @@ impl Supervisor {
         let unsaved = self.unsaved.iter().map(|concluded| concluded.id().clone());
         let holding = self.in_flight.keys().cloned().chain(unsaved).collect();
         let events = self.store.disown(&self.parts.rules, holding, now).await?;
-        report::log_events(&events, &[], &self.counts);
+        self.logbook.events(&events, &[], &self.counts);
         self.unsure = false;
         Ok(())
     }

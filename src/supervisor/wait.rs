@@ -72,7 +72,9 @@ impl Supervisor {
             pulse.beat();
             let pause = match self.step_at(clock).await {
                 Ok(progress) => {
-                    end_of_trouble(&mut trouble);
+                    if let Some(past) = trouble.take() {
+                        self.logbook.store_recovered(past.since.elapsed());
+                    }
                     if progress.more {
                         Duration::ZERO
                     } else {
@@ -80,8 +82,14 @@ impl Supervisor {
                         due.unwrap_or(Duration::MAX).min(settings.poll_interval)
                     }
                 }
-                Err(error) => trouble.get_or_insert_with(Trouble::new).pause(&error),
+                Err(error) => {
+                    let pause = trouble.get_or_insert_with(Trouble::new).pause();
+                    let message = "the database says no; outcomes are kept and written again";
+                    self.logbook.store_trouble(&error, Some(pause), message);
+                    pause
+                }
             };
+            self.logbook.tick();
             let told = tokio::select! {
                 told = control.recv() => Some(told.unwrap_or(Control::Drain)),
                 () = wake.notified() => None,
@@ -104,7 +112,8 @@ impl Supervisor {
         }
     }
 
-    async fn log_summary(&self, now: Now) {
+    async fn log_summary(&mut self, now: Now) {
+        self.logbook.flush();
         match self.store.summary(now).await {
             Ok(summary) => {
                 for counts in &summary.receivers {
@@ -120,9 +129,7 @@ impl Supervisor {
                     );
                 }
             }
-            Err(error) => {
-                tracing::warn!(event = "store_trouble", error = %error, "cannot count");
-            }
+            Err(error) => self.logbook.store_trouble(&error, None, "cannot count"),
         }
         tracing::info!(event = "summary", status = self.counts.line(), "counts since the start");
     }
@@ -145,24 +152,8 @@ impl Trouble {
         Self { pauses, since: Instant::now() }
     }
 
-    /// Logs the error and says how long to wait before the next pass.
-    fn pause(&mut self, error: &StoreError) -> Duration {
-        let pause = self.pauses.next().unwrap_or(TROUBLE_PAUSES.1);
-        tracing::warn!(
-            event = "store_trouble", error = %error,
-            pause_ms = u64::try_from(pause.as_millis()).ok(),
-            "the database says no; outcomes are kept and written again"
-        );
-        pause
-    }
-}
-
-fn end_of_trouble(trouble: &mut Option<Trouble>) {
-    if let Some(past) = trouble.take() {
-        tracing::info!(
-            event = "store_recovered",
-            lasted_ms = u64::try_from(past.since.elapsed().as_millis()).ok(),
-            "the database works again"
-        );
+    /// How long to wait before the next pass.
+    fn pause(&mut self) -> Duration {
+        self.pauses.next().unwrap_or(TROUBLE_PAUSES.1)
     }
 }

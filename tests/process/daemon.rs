@@ -1,5 +1,6 @@
 //! The daemon as a process: started, told by signals, and read by its log.
 
+use crate::documented;
 use crate::support::{Running, until, until_or};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -40,6 +41,11 @@ impl Daemon {
         kill(Pid::from_raw(pid), signal).expect("the daemon can be told");
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.child.0.try_wait().expect("it is our child").is_some()
+    }
+
     /// What was logged so far, line by line.
     pub(crate) fn lines(&self) -> Vec<String> {
         lock(&self.lines).clone()
@@ -73,6 +79,9 @@ impl Daemon {
             until("the daemon to end", || self.child.0.try_wait().expect("it is our child"));
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the log is read to its end");
+            let lines = self.lines();
+            let problems = lines.iter().filter_map(|line| documented::problem(line));
+            assert_eq!(problems.collect::<Vec<_>>(), [""; 0], "the log is as documented");
         }
         status
     }

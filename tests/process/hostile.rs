@@ -96,6 +96,91 @@ fn a_word_that_is_none_makes_an_operation_invalid_and_harms_nothing_else() {
     }
 }
 
+/// A field, a line of text and a line of JSON that were never logged.
+const FORGED: &str = "x outcome=\"sent\" event=\"stopped\"\n2026-12-01T00:00:00.000000Z  INFO \
+                      event=\"stopped\"\n{\"event\":\"stopped\"}\n\" event=stopped \"";
+
+/// A line of text, broken at the blanks that are outside of quotes.
+fn words(line: &str) -> Vec<&str> {
+    let (mut words, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            '"' if !escaped => quoted = !quoted,
+            ' ' if !quoted => {
+                words.push(&line[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        escaped = c == '\\' && quoted && !escaped;
+    }
+    words.push(&line[start..]);
+    words
+}
+
+/// The events of a log, of which each record must have one.
+fn events(lines: &[String], format: &str) -> Vec<String> {
+    let event = |line: &String| {
+        if format == "json" {
+            let record: Value = serde_json::from_str(line).expect("a record is one line");
+            return record["event"].as_str().expect("a name").to_owned();
+        }
+        assert!(line.starts_with("20") && line[..30].contains("Z "), "no time: {line}");
+        let events = words(line).into_iter().filter_map(|word| word.strip_prefix("event="));
+        let events: Vec<&str> = events.collect();
+        assert_eq!(events.len(), 1, "{line}");
+        events[0].trim_matches('"').to_owned()
+    };
+    lines.iter().map(event).collect()
+}
+
+/// Texts that somebody who writes to the file by hand could leave in it.
+fn hostile_texts() -> Vec<String> {
+    let long = |text: &str| text.repeat(100_000 / text.len());
+    vec![format!("{HOSTILE}\0"), FORGED.to_owned(), long("x"), long(HOSTILE), long(FORGED)]
+}
+
+#[test]
+fn hostile_keys_names_and_payloads_of_any_length_are_one_record_each() {
+    for format in ["json", "text"] {
+        let world = World::new().migrated();
+        let db = world.open("app.db");
+        // The triggers refuse such rows: whoever writes them has not asked.
+        db.execute_batch("DROP TRIGGER handoff_approvals_check").expect("no guard");
+        let sql = "INSERT INTO handoff_approvals (operation_key, receiver, payload, approved_by)
+                   VALUES (?1, 'crm', ?2, ?1)";
+        let good = "harbor:create-followup:v1:";
+        for (n, text) in hostile_texts().iter().enumerate() {
+            let field = serde_json::json!({ "case_id": text, "title": text, text: text });
+            for key in [text.clone(), format!("{good}{text}")] {
+                db.execute(sql, [&key, &field.to_string()]).expect("it is written");
+            }
+            db.execute(sql, [&format!("{good}case-{n}"), text]).expect("it is written");
+        }
+        let daemon = world.daemon_with(&["--set", &format!("log.format={format}")]);
+        let pending = "SELECT count(*) FROM handoff_outbox WHERE state = 'pending'";
+        crate::support::until("all to be settled", || {
+            (world.value::<i64>(pending, []) == 0).then_some(())
+        });
+        let key = world.record("case-104");
+        world.until_state(&key, "sent");
+        let lines = daemon.stop();
+        for line in &lines {
+            is_harmless(line);
+            assert!(line.len() < 48 * 1024, "the journal would break it: {} bytes", line.len());
+        }
+        let events = events(&lines, format);
+        let count = |event: &str| events.iter().filter(|found| *found == event).count();
+        assert_eq!((count("started"), count("stopped")), (1, 1), "{lines:#?}");
+        assert_eq!(count("operation_blocked"), 10, "{lines:#?}");
+        assert_eq!(count("repeats_summarised"), 1, "{lines:#?}");
+        for command in [&["list"][..], &["status"], &["list", "--json"]] {
+            let done = harmless(world.run(command).ok());
+            assert!(command.contains(&"--json") || done.stdout.len() < 100_000, "it is cut");
+        }
+    }
+}
+
 /// A receiver whose program says what it likes.
 fn with_program(script: &str) -> World {
     let world = World::bare();
@@ -119,6 +204,11 @@ fn what_a_program_says_reaches_no_log_and_no_terminal_raw() {
         format!("printf '{octal}'; exit 0"),
         "printf '{\"remote_id\":\"\\\\u001b[2J\\\\n\\\\u202e\"}'".to_owned(),
         format!("printf '{octal}' >&2; exit 75"),
+        // A lone surrogate, a byte-order mark, UTF-16, and UTF-8 that is overlong.
+        "printf '{\"remote_id\":\"\\\\ud800\"}'".to_owned(),
+        "printf '\\357\\273\\277{\"remote_id\":\"7\"}'".to_owned(),
+        "printf '\\377\\376{\\000}\\000'".to_owned(),
+        "printf '{\"remote_id\":\"\\300\\257\"}'".to_owned(),
     ] {
         for format in ["json", "text"] {
             let world = with_program(&script);

@@ -69,6 +69,53 @@ fn two_migrations_at_once_end_well() {
     }
 }
 
+/// Kills it at one call to the system after another, until none is left.
+#[test]
+fn a_migration_that_is_killed_leaves_the_file_as_it_was_or_migrated() {
+    if !present("strace") {
+        return eprintln!("skipped: no strace here");
+    }
+    let mut kills = 0;
+    let mut seen = [false; 2];
+    let long = std::env::var_os("HANDOFF_TEST_LONG").is_some();
+    for (call, step) in [("unlink", 1), ("fsync", 1), ("pwrite64", if long { 1 } else { 6 })] {
+        for nth in (1..).step_by(step) {
+            let world = World::new();
+            let application = "CREATE TABLE cases (id TEXT); INSERT INTO cases VALUES ('case-104')";
+            world.open("app.db").execute_batch(application).expect("an application");
+            let program = world.command(&["migrate"]);
+            let mut strace = Command::new("strace");
+            let inject = format!("inject={call}:signal=KILL:when={nth}");
+            strace.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+            strace.arg(program.get_program()).args(program.get_args());
+            let ended = strace.current_dir(world.path("")).output().expect("strace starts");
+            if ended.status.success() {
+                break;
+            }
+            kills += 1;
+            let migrated = world.run(&["list"]).code == Some(0);
+            seen[usize::from(migrated)] = true;
+            if !migrated {
+                let ours = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'handoff%'";
+                assert_eq!(world.value::<i64>(ours, []), 0, "{call} {nth}: half of it");
+            }
+            world.run(&["migrate"]).ok();
+            let whole = World::new().migrated();
+            let of_ours = |world: &World| {
+                let all = schema(&world.open("app.db")).into_iter();
+                all.filter(|line| line.starts_with("handoff")).collect::<Vec<_>>()
+            };
+            assert_eq!(of_ours(&world), of_ours(&whole), "{call} {nth}");
+            let case: String = world.value("SELECT id FROM cases", []);
+            assert_eq!(case, "case-104");
+            world.record("case-104");
+            let sound: String = world.value("PRAGMA integrity_check", []);
+            assert_eq!(sound, "ok", "{call} {nth}");
+        }
+    }
+    assert!(kills > 10 && seen == [true, true], "{kills} kills, before and after: {seen:?}");
+}
+
 /// One row of the audit, as the chain is made of it.
 #[derive(Debug)]
 struct Entry {

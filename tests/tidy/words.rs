@@ -54,19 +54,62 @@ pub(crate) fn sleeps(tests: &str) -> Vec<Finding> {
     lines.into_iter().map(|line| Finding::new(line, problem)).collect()
 }
 
-/// The stable names of log records: what stands in quotes after `event =`, or
-/// is handed to the macro that does so.
+/// The stable names of log records: what stands in quotes after `event =`, or is
+/// a value of the enum of those that repeat.
 pub(crate) fn events(text: &str) -> Vec<String> {
-    let pieces = ["event = \"", "record!(info, \"", "record!(warn, \""];
-    let after = pieces.iter().flat_map(|piece| text.split(piece).skip(1));
+    let repeated = text.split_once("pub enum Repeated {").map_or("", |(_, rest)| rest);
+    let repeated = repeated.split_once('}').map_or("", |(body, _)| body);
+    let after = text.split("event = \"").skip(1).chain(repeated.split(" = \"").skip(1));
     after.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
 }
 
-/// The names in the first column of the table under a heading "| event |".
-pub(crate) fn listed_events(text: &str) -> std::collections::BTreeSet<String> {
-    let rows = text.lines().skip_while(|line| !line.starts_with("| event |")).skip(2);
+/// The names of the fields of log records: what is handed to the macros of
+/// `tracing` by name, or as a variable of that name.
+pub(crate) fn fields(text: &str) -> Vec<String> {
+    let levels = ["error!(", "warn!(", "info!(", "debug!(", "$level!("];
+    let calls = text.split("tracing::").skip(1);
+    let calls = calls.filter_map(|call| levels.iter().find_map(|level| call.strip_prefix(level)));
+    let parts = calls.flat_map(parts_of_a_call);
+    let name = |part: String| {
+        let name = part.split('=').next().unwrap_or_default().trim().trim_start_matches(['%', '?']);
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.'));
+        is_name.then(|| name.to_owned())
+    };
+    parts.filter_map(name).collect()
+}
+
+/// What stands between the commas of a call, up to the bracket that ends it.
+fn parts_of_a_call(call: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let (mut depth, mut quoted) = (0, false);
+    for c in call.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '(' | '[' | '{' if !quoted => depth += 1,
+            ')' if !quoted && depth == 0 => break,
+            ')' | ']' | '}' if !quoted => depth -= 1,
+            ',' if !quoted && depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    parts
+}
+
+/// The names in the first column of the table under this heading; several may
+/// stand in one row.
+pub(crate) fn listed(text: &str, heading: &str) -> std::collections::BTreeSet<String> {
+    let rows = text.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));
-    rows.filter_map(|line| Some(line.split('`').nth(1)?.to_owned())).collect()
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    names.filter(|name| *name != "*").map(str::to_owned).collect()
 }
 
 /// Modules that are written inside a file; files are modules by their own name.
@@ -174,9 +217,18 @@ mod tests {
 
     #[test]
     fn events_are_found_in_code_and_in_the_list() {
-        let code = "info!(event = \"started\", x); record!(warn, \"ended\", \"m\")";
+        let code = "info!(event = \"started\", x); pub enum Repeated { A = \"ended\", } B = \"b\"";
         assert_eq!(events(code), ["started", "ended"]);
-        let text = "| event | level |\n| --- | --- |\n| `started` | info |\n\n| `other` | x |";
-        assert_eq!(listed_events(text).into_iter().collect::<Vec<_>>(), ["started"]);
+        let text = "| event | level |\n| --- | --- |\n| `started` `*` | `a` |\n\n| `other` | x |";
+        assert_eq!(listed(text, "| event |").into_iter().collect::<Vec<_>>(), ["started"]);
+        let text = "| field |\n| - |\n| `a`, `b.c` | `d` |";
+        assert_eq!(listed(text, "| field |").into_iter().collect::<Vec<_>>(), ["a", "b.c"]);
+    }
+
+    #[test]
+    fn the_fields_of_a_record_are_found() {
+        let code = "tracing::warn!(\n a.b = %x(y, z = 1), c,\n d = match e { f => \"g, h\" },\n \
+                    \"text, i = {j}\"\n); tracing::$level!(k = \")\", l); tracing::enabled!(m)";
+        assert_eq!(fields(code), ["a.b", "c", "d", "k", "l"]);
     }
 }

@@ -119,10 +119,12 @@ fn read(stdout: &Kept) -> Result<Answer, String> {
 
 /// Exit status 0 with output that is no answer. The status is the program's
 /// word, so it has done its work, unless the output is about an outcome: then
-/// it says something else that cannot be read, and nobody may guess what.
+/// it says something else that cannot be read, and nobody may guess what. The
+/// word counts in any quotes, as Python prints a dictionary, and in UTF-16.
 fn unreadable(stdout: &Kept) -> Report {
-    let name = br#""outcome""#;
-    if stdout.bytes().windows(name.len()).any(|window| window == name) {
+    let name = b"outcome";
+    let bytes: Vec<u8> = stdout.bytes().iter().copied().filter(|byte| *byte != 0).collect();
+    if bytes.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name)) {
         return Report::unknown("unreadable_answer");
     }
     Report::applied(None)
@@ -327,7 +329,19 @@ mod tests {
         let mut latin = b"{\"outcome\":\"rejected\",\"message\":\"Zo\xeb\"}".to_vec();
         assert_eq!(told(0, &latin, b"").error_code.as_deref(), Some("unreadable_answer"));
         latin.extend(vec![b' '; STDOUT_BYTES_MAX]);
+        let utf_16 = |to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            "\u{feff}{\"outcome\":\"rejected\"}".encode_utf16().flat_map(to_bytes).collect()
+        };
+        let (little, big) = (utf_16(u16::to_le_bytes), utf_16(u16::to_be_bytes));
         for stdout in [
+            little.as_slice(),
+            big.as_slice(),
+            b"{'outcome': 'rejected'}",
+            b"{outcome: \"rejected\"}",
+            b"{\"Outcome\":\"rejected\",}",
+            b"\xef\xbb\xbf{\"outcome\":\"rejected\"",
+            b"{\"outcome\":\"rejected\",\"message\":\"\xc0\xaf\"}",
+            b"{\"outcome\":\"rejected\",\"message\":\"\\ud800\"}",
             latin.as_slice(),
             b"{\"outcome\":\"applied\",\"outcome\":\"rejected\"}",
             b"a line\n{\"outcome\":\"rejected\"}",

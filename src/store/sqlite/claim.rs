@@ -171,8 +171,9 @@ impl<'c> Claim<'c> {
             now: self.now.wall,
         };
         self.update.write(&mut loaded, change)?;
-        let (key, fault) = (loaded.row.operation_key, judged.fault);
-        self.claimed.events.push(Event::Settled { key, next: follows, fault });
+        let (key, receiver) = (loaded.row.operation_key, loaded.row.receiver);
+        let (next, fault) = (follows, judged.fault);
+        self.claimed.events.push(Event::Settled { key, receiver, next, fault });
         Ok(false)
     }
 

@@ -163,6 +163,8 @@ impl<'c> Saving<'c> {
         let named_id = named_id(end.ending);
         Ok(Some(Event::Ended {
             id: end.id.clone(),
+            receiver: loaded.row.receiver.clone(),
+            outcome: end.ending.kind(),
             next: follows,
             state: loaded.row.state,
             receipt_mismatch: sent

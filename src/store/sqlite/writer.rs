@@ -337,8 +337,9 @@ fn reopen_if_needed(db: &mut Connection, place: &Place, failure: &Failure) {
     match connection::open_writer(&place.path, place.busy_timeout, Access::Existing) {
         Ok(fresh) => *db = fresh,
         Err(error) => {
-            tracing::error!(
-                event = "store_trouble", error = %error,
+            // Whoever waits for the group is told that it failed, and says so.
+            tracing::debug!(
+                event = "reopen_failed", error = %error,
                 "cannot open the database again"
             );
         }
