@@ -8,7 +8,7 @@ use crate::receiver::BuildError;
 use crate::signal::{self, Asked};
 use crate::store::sqlite::{Access, DaemonLock, Sqlite};
 use crate::store::{Event, Mirror, Store, StoreError};
-use crate::supervisor::{Control, Parts, Pulse, Supervisor, log_event};
+use crate::supervisor::{Control, Parts, Pulse, Repeats, Supervisor, log_event};
 use crate::wake::Watcher;
 use crate::{systemd, telemetry};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -82,7 +82,7 @@ pub async fn run(
     );
     greet(store.path());
     systemd::ready("serving");
-    serve(request, loaded, store, parts, &clock, &wake, asked, &log).await;
+    serve(request, loaded, store, parts, &clock, &wake, asked, &log).await?;
     tracing::info!(event = "stopped", "stopped");
     Ok(())
 }
@@ -98,7 +98,7 @@ async fn serve(
     wake: &Notify,
     asked: mpsc::UnboundedReceiver<Asked>,
     log: &telemetry::Handle,
-) {
+) -> Result<(), StoreError> {
     let pulse = Pulse::default();
     let (control, mut told) = mpsc::channel(16);
     let settings = loaded.settings.worker.clone();
@@ -108,10 +108,11 @@ async fn serve(
     let status = tokio::spawn(status_line(supervisor.counts()));
     let ears = Ears { request: request.clone(), loaded, seed, log: log.clone(), control };
     let ears = tokio::spawn(ears.listen(asked));
-    supervisor.run(clock, &settings, wake, &mut told, &pulse).await;
+    let ended = supervisor.run(clock, &settings, wake, &mut told, &pulse).await;
     for task in [watchdog, status, ears] {
         task.abort();
     }
+    ended
 }
 
 /// A name for this process that no other has.
@@ -134,6 +135,7 @@ async fn patiently<T>(
         .with_max_delay(OPEN_PAUSES.1)
         .without_max_times()
         .build();
+    let mut repeats = Repeats::default();
     loop {
         let error = match attempt().await {
             Ok(done) => return Ok(Some(done)),
@@ -143,11 +145,11 @@ async fn patiently<T>(
             Err(error) => error,
         };
         let pause = pauses.next().unwrap_or(OPEN_PAUSES.1);
-        tracing::warn!(
-            event = "store_unavailable", error = %error,
-            pause_ms = u64::try_from(pause.as_millis()).ok(),
-            "waiting for the database"
-        );
+        if let Some(failures) = repeats.count(&error) {
+            tracing::warn!(
+                event = "store_unavailable", error = %error, failures, "waiting for the database"
+            );
+        }
         systemd::status(&format!("waiting for the database: {error}"));
         tokio::select! {
             what = asked.recv() => if what == Some(Asked::Stop) {

@@ -4,6 +4,8 @@
 use super::wait::{Control, Pulse};
 use super::{Supervisor, report};
 use crate::clock::Clock;
+use crate::store::{Pass, StoreError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -93,21 +95,41 @@ impl Supervisor {
             pulse.beat();
             match self.step(clock.now()).await {
                 Ok(_) => return,
-                Err(error) if Instant::now() >= deadline => {
-                    for lost in &self.unsaved {
-                        tracing::error!(
-                            event = "outcome_not_stored", operation.key = %lost.id().key,
-                            attempt.number = lost.id().number,
-                            receiver.name = lost.receiver(),
-                            outcome = lost.ending().kind().as_str(),
-                            receipt = report::receipt(Some(lost)), error = %error,
-                            "the database did not take this outcome; the attempt stays open"
-                        );
-                    }
-                    return;
+                Err(error) if Instant::now() >= deadline || is_damage(&error) => {
+                    return self.save_one_by_one(clock, pulse).await;
                 }
                 Err(_) => sleep(SAVE_PAUSE).await,
             }
         }
     }
+
+    /// What one outcome meets, such as a damaged page, must not cost the others.
+    async fn save_one_by_one(&mut self, clock: &Clock, pulse: &Pulse) {
+        for one in std::mem::take(&mut self.unsaved) {
+            pulse.beat();
+            let concluded = Arc::new(vec![Arc::clone(&one)]);
+            let pass = Pass { concluded, ..Pass::default() };
+            let (saved, lost) = match self.store.pass(&self.parts.rules, pass, clock.now()).await {
+                Ok(passed) => (passed.events, None),
+                Err(StoreError::ClaimFailed { saved, .. }) => (saved, None),
+                Err(error) => (Vec::new(), Some(error)),
+            };
+            report::log_events(&saved, std::slice::from_ref(&one), &self.counts);
+            if let Some(error) = lost {
+                tracing::error!(
+                    event = "outcome_not_stored", operation.key = %one.id().key,
+                    attempt.number = one.id().number,
+                    receiver.name = one.receiver(),
+                    outcome = one.ending().kind().as_str(),
+                    receipt = report::receipt(Some(&one)), error = %error,
+                    "the database did not take this outcome; the attempt stays open"
+                );
+            }
+        }
+    }
+}
+
+/// Waiting mends no damage.
+fn is_damage(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unusable { .. })
 }

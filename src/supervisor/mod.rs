@@ -8,6 +8,7 @@
 mod call;
 mod drain;
 mod report;
+mod upkeep;
 mod wait;
 
 use crate::clock::Now;
@@ -23,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use report::log_event;
-pub use wait::{Control, Pulse};
+pub use wait::{Control, Pulse, Repeats};
 
 /// How the supervisor works.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The loop round the step, and what it waits for.
 
+use super::upkeep::Care;
 use super::{Parts, Supervisor};
 use crate::clock::{Clock, Now};
 use crate::store::StoreError;
@@ -61,6 +62,11 @@ impl Supervisor {
     /// Delivers until it is told to stop, then drains.
     ///
     /// `wake` is a hint that something may be due; the poll is the guarantee.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unusable`] if the database turns out to be damaged: nothing
+    /// more is begun, and what came of the calls under way is stored or logged.
     pub async fn run(
         mut self,
         clock: &Clock,
@@ -68,9 +74,10 @@ impl Supervisor {
         wake: &Notify,
         control: &mut mpsc::Receiver<Control>,
         pulse: &Pulse,
-    ) {
+    ) -> Result<(), StoreError> {
         let mut trouble: Option<Trouble> = None;
         let mut last = clock.now();
+        let mut care = Care::default();
         loop {
             pulse.beat();
             let now = clock.now();
@@ -87,8 +94,16 @@ impl Supervisor {
                         due.unwrap_or(Duration::MAX).min(settings.poll_interval)
                     }
                 }
+                Err(error @ StoreError::Unusable { .. }) => {
+                    tracing::error!(
+                        event = "store_unusable", error = %error, "no more is begun; it ends"
+                    );
+                    self.drain(clock, settings.shutdown_grace, control, pulse).await;
+                    return Err(error);
+                }
                 Err(error) => trouble.get_or_insert_with(Trouble::new).pause(&error),
             };
+            care.take(self.store.as_ref()).await;
             let told = tokio::select! {
                 told = control.recv() => Some(told.unwrap_or(Control::Drain)),
                 () = wake.notified() => None,
@@ -102,10 +117,12 @@ impl Supervisor {
                 }
                 Some(Control::Summary) => self.log_summary(clock.now()).await,
                 Some(Control::Drain) => {
-                    return self.drain(clock, settings.shutdown_grace, control, pulse).await;
+                    self.drain(clock, settings.shutdown_grace, control, pulse).await;
+                    return Ok(());
                 }
                 Some(Control::StopNow) => {
-                    return self.drain(clock, Duration::ZERO, control, pulse).await;
+                    self.drain(clock, Duration::ZERO, control, pulse).await;
+                    return Ok(());
                 }
             }
         }
@@ -150,9 +167,34 @@ impl Supervisor {
     }
 }
 
+/// Every so many failures one is told of, however many there are.
+const TOLD: u64 = 64;
+
+/// Failures in a row, of which few are worth a line in the log.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    failures: u64,
+    last: String,
+}
+
+impl Repeats {
+    /// Counts one; `Some` with their number if it is to be told: what it says is
+    /// new, or the number has doubled, or grown by 64.
+    pub fn count(&mut self, error: &StoreError) -> Option<u64> {
+        self.failures += 1;
+        let text = error.to_string();
+        let told = text != self.last
+            || self.failures.is_power_of_two()
+            || self.failures.is_multiple_of(TOLD);
+        self.last = text;
+        told.then_some(self.failures)
+    }
+}
+
 /// A time during which the database says no.
 struct Trouble {
     pauses: ExponentialBackoff,
+    repeats: Repeats,
     since: Instant,
 }
 
@@ -164,17 +206,19 @@ impl Trouble {
             .with_max_delay(longest)
             .without_max_times()
             .build();
-        Self { pauses, since: Instant::now() }
+        Self { pauses, repeats: Repeats::default(), since: Instant::now() }
     }
 
     /// Logs the error and says how long to wait before the next pass.
     fn pause(&mut self, error: &StoreError) -> Duration {
         let pause = self.pauses.next().unwrap_or(TROUBLE_PAUSES.1);
-        tracing::warn!(
-            event = "store_trouble", error = %error,
-            pause_ms = u64::try_from(pause.as_millis()).ok(),
-            "the database says no; outcomes are kept and written again"
-        );
+        if let Some(failures) = self.repeats.count(error) {
+            tracing::warn!(
+                event = "store_trouble", error = %error, failures,
+                lasted_ms = u64::try_from(self.since.elapsed().as_millis()).ok(),
+                "the database says no; outcomes are kept and written again"
+            );
+        }
         pause
     }
 }

@@ -10,6 +10,7 @@ mod approve;
 mod cli;
 mod daemon;
 mod database;
+mod disk;
 mod hostile;
 mod kill;
 mod notify;

@@ -25,7 +25,7 @@ pub use place::{folder_of, path_of};
 
 use super::{
     Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
-    Recovered, Settings, Store, StoreError, Summary,
+    Recovered, Settings, Store, StoreError, Summary, Upkeep,
 };
 use crate::clock::{Now, SteadyMark};
 use crate::outbox::key::OperationKey;
@@ -255,6 +255,17 @@ impl Store for Sqlite {
 
     fn keep_mark(&self, mark: SteadyMark) {
         self.writer.keep_mark(mark);
+    }
+
+    async fn upkeep(&self) -> Result<Upkeep, StoreError> {
+        let size = || std::fs::metadata(connection::wal_of(&self.path)).map_or(0, |log| log.len());
+        if size() <= connection::LOG_BYTES {
+            return Ok(Upkeep::Fine);
+        }
+        self.writer.shrink_log().await?;
+        let bytes = size();
+        let large = bytes > connection::LOG_BYTES;
+        Ok(if large { Upkeep::LargeLog { bytes } } else { Upkeep::Fine })
     }
 
     async fn close(&self) -> Result<(), StoreError> {
