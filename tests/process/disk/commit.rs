@@ -124,6 +124,30 @@ fn a_log_that_takes_half_of_a_group_keeps_nothing_of_it() {
     daemon.stop();
 }
 
+/// The pass saves the answer of one and begins the next. Neither is written
+/// together, nor is the answer alone; then the disk is well.
+#[test]
+fn an_attempt_that_was_committed_without_its_answer_being_heard_is_given_up_and_made_again() {
+    let world = World::configured(&format!(
+        "[receivers.crm]\nkind = \"simulated\"\npath = \"crm.db\"\nconcurrency = 1\n\
+         faults = {SLOW}\n[receivers.crm.contract]\n{NO_PROMISE}\n"
+    ));
+    let world = world.migrated();
+    let Some(fault) = Fault::new(&world) else { return };
+    let daemon = serving(&world, &fault);
+    let keys = record_many(&world.open("app.db"), 2);
+    world.until_attempts(&keys[0], 1);
+    fault.rules("write app.db-wal 28 0 2");
+    daemon.event("store_trouble");
+    until_all_sent(&world);
+    assert_eq!(fault.met(), 2);
+    each_has_one_effect(&world, &keys);
+    let sql = "SELECT group_concat(outcome) FROM handoff_attempts WHERE operation_key = ?1";
+    assert_eq!(world.value::<String>(sql, [&keys[0]]), "applied");
+    assert_eq!(world.value::<String>(sql, [&keys[1]]), "not_taken,applied");
+    daemon.stop();
+}
+
 #[test]
 fn an_answer_whose_commit_is_not_known_is_not_doubled_when_the_process_dies() {
     let crm = Crm { faults: SLOW, ..Crm::default() };
