@@ -18,9 +18,13 @@ pub(super) struct Care {
 impl Care {
     /// Looks, if it is time. Says what is large once, again whenever it has
     /// doubled, and when it is over.
-    pub(super) async fn take(&mut self, store: &dyn Store) {
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unusable`] if there is nothing left to look after.
+    pub(super) async fn take(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         if self.looked.is_some_and(|looked| looked.elapsed() < INTERVAL) {
-            return;
+            return Ok(());
         }
         self.looked = Some(Instant::now());
         match store.upkeep().await {
@@ -30,8 +34,10 @@ impl Care {
                 }
             }
             Ok(Upkeep::LargeLog { bytes }) => self.large(bytes),
+            Err(error @ StoreError::Unusable { .. }) => return Err(error),
             Err(error) => self.failed(&error),
         }
+        Ok(())
     }
 
     fn large(&mut self, bytes: u64) {

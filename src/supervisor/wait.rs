@@ -84,7 +84,11 @@ impl Supervisor {
             self.mind_clock(last, now).await;
             last = now;
             self.store.keep_mark(clock.mark());
-            let pause = match self.step(now).await {
+            let stepped = match care.take(self.store.as_ref()).await {
+                Ok(()) => self.step(now).await,
+                Err(error) => Err(error),
+            };
+            let pause = match stepped {
                 Ok(progress) => {
                     end_of_trouble(&mut trouble);
                     if progress.more {
@@ -103,7 +107,6 @@ impl Supervisor {
                 }
                 Err(error) => trouble.get_or_insert_with(Trouble::new).pause(&error),
             };
-            care.take(self.store.as_ref()).await;
             let told = tokio::select! {
                 told = control.recv() => Some(told.unwrap_or(Control::Drain)),
                 () = wake.notified() => None,

@@ -245,6 +245,16 @@ pub(super) fn sort(error: rusqlite::Error) -> StoreError {
     }
 }
 
+/// The file cannot be looked at.
+pub(super) fn lost(path: &Path, error: &std::io::Error) -> StoreError {
+    unavailable(path, &error.to_string())
+}
+
+/// Another file stands in its place: what is written now, nobody would read.
+pub(super) fn replaced(path: &Path) -> StoreError {
+    unusable(path, "its file was removed or replaced while it was open; look at what is there now")
+}
+
 fn unavailable(path: &Path, problem: &str) -> StoreError {
     StoreError::Unavailable { place: path.display().to_string(), problem: problem.to_owned() }
 }

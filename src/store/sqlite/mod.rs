@@ -44,6 +44,7 @@ use writer::{Class, Job, Place, Writer};
 /// An open database.
 pub struct Sqlite {
     path: PathBuf,
+    file: place::FileId,
     instance: Arc<str>,
     writer: Writer,
     reader: tokio_rusqlite::Connection,
@@ -69,12 +70,14 @@ impl Sqlite {
             let path = connection::prepare(&settings, access)?;
             let writer = connection::open_writer(&path, settings.busy_timeout, access)?;
             let reader = connection::open_reader(&path, settings.busy_timeout)?;
-            Ok::<_, StoreError>((path, writer, reader))
+            let file = place::FileId::of(&path).map_err(|error| connection::lost(&path, &error))?;
+            Ok::<_, StoreError>((path, file, writer, reader))
         });
-        let (path, writer, reader) = opened.await.map_err(|_| StoreError::Closed)??;
+        let (path, file, writer, reader) = opened.await.map_err(|_| StoreError::Closed)??;
         let place = Place { path: path.clone(), busy_timeout };
         Ok(Self {
             path,
+            file,
             instance: Arc::from(instance),
             writer: Writer::start(tokio_rusqlite::Connection::from(writer), place),
             reader: tokio_rusqlite::Connection::from(reader),
@@ -258,6 +261,9 @@ impl Store for Sqlite {
     }
 
     async fn upkeep(&self) -> Result<Upkeep, StoreError> {
+        if self.file.is_gone_from(&self.path) {
+            return Err(connection::replaced(&self.path));
+        }
         let size = || std::fs::metadata(connection::wal_of(&self.path)).map_or(0, |log| log.len());
         if size() <= connection::LOG_BYTES {
             return Ok(Upkeep::Fine);

@@ -127,3 +127,20 @@ fn an_empty_file_is_a_new_database_unless_its_log_is_there() {
         assert_eq!(world.path("app.db").exists(), !remove);
     }
 }
+
+#[test]
+fn a_database_that_is_replaced_under_the_daemon_ends_it() {
+    for replace in [true, false] {
+        let world = World::new().migrated();
+        let mut daemon = world.serving();
+        std::fs::rename(world.path("app.db"), world.path("old.db")).expect("it is there");
+        if replace {
+            std::fs::copy(world.path("old.db"), world.path("app.db")).expect("it is there");
+        }
+        daemon.exits(78);
+        let unusable = daemon.event("store_unusable");
+        let error = unusable["error"].as_str().unwrap_or_default();
+        assert!(error.contains("removed or replaced"), "{unusable}");
+        assert_eq!(world.path("app.db").exists(), replace);
+    }
+}

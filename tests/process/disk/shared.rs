@@ -64,7 +64,9 @@ const TABLES: &str = "PRAGMA user_version = 42; PRAGMA application_id = 1234567;
     CREATE TRIGGER counts AFTER INSERT ON cases BEGIN UPDATE counted SET n = n + 1; END;";
 
 /// Seconds of full rate.
-const RATE: &str = "4";
+fn seconds() -> &'static str {
+    if std::env::var_os("HANDOFF_TEST_LONG").is_some() { "20" } else { "3" }
+}
 
 fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -85,13 +87,14 @@ fn an_application_with_an_old_sqlite_at_full_rate_and_the_daemon_leave_each_othe
     world.open("app.db").execute_batch(TABLES).expect("an application");
     let path = world.path("app.db").display().to_string();
     let daemon = world.serving();
+    let rate = seconds();
     let python = |script: &str, more: &[&str]| {
         start(Command::new("python3").args(["-c", script, &path]).args(more))
     };
     let writers =
-        [python(APPLICATION, &["a", RATE, "yes"]), python(APPLICATION, &["b", RATE, "no"])];
+        [python(APPLICATION, &["a", rate, "yes"]), python(APPLICATION, &["b", rate, "no"])];
     let others =
-        [python(HOG, &[RATE]), start(Command::new("sh").args(["-c", READER, "sh", &path, RATE]))];
+        [python(HOG, &[rate]), start(Command::new("sh").args(["-c", READER, "sh", &path, rate]))];
     let recorded: Vec<String> = writers.into_iter().map(ended).collect();
     others.into_iter().for_each(|other| drop(ended(other)));
     let keys: BTreeSet<String> =
