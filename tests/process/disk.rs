@@ -13,14 +13,14 @@ mod readonly;
 mod shared;
 mod wal;
 
-use crate::support::{World, until_or};
+use crate::support::{World, until, until_or};
 use handoff::rusqlite::{Connection, params};
 
 /// Without a promise: a second call would be a second task.
 const NO_PROMISE: &str = "mode = \"none\"";
 
 /// Answers that come when a test is ready for them.
-const SLOW: &str = r#"[{ on = "every", fault = "slow", delay = "1500ms" }]"#;
+const SLOW: &str = r#"[{ on = "every", fault = "slow", delay = "2500ms" }]"#;
 
 /// Records this many follow-ups in one transaction, and returns their keys.
 fn record_many(db: &Connection, count: usize) -> Vec<String> {
@@ -28,6 +28,13 @@ fn record_many(db: &Connection, count: usize) -> Vec<String> {
     let keys = (1..=count).map(|n| crate::support::record(db, &format!("case-{n}"))).collect();
     db.execute_batch("COMMIT").expect("it is committed");
     keys
+}
+
+/// Waits until so many attempts are on disk.
+#[track_caller]
+fn until_begun(world: &World, count: i64) {
+    let sql = "SELECT count(*) FROM handoff_attempts";
+    until("the attempts to begin", || (world.value::<i64>(sql, []) == count).then_some(()));
 }
 
 /// Waits until every operation is sent.

@@ -2,8 +2,8 @@
 //! nobody is told otherwise. No half group, no answer lost, no call repeated.
 
 use super::place::Fault;
-use super::until_all_sent;
 use super::{NO_PROMISE, SLOW, each_has_one_effect, each_once, is_sound, record_many};
+use super::{until_all_sent, until_begun};
 use crate::daemon::Daemon;
 use crate::support::{Crm, Done, World, until};
 use nix::sys::signal::Signal;
@@ -75,11 +75,7 @@ fn a_claim_that_comes_alive_after_the_process_has_died_is_neither_lost_nor_doubl
     daemon.ended();
     fault.mend();
     let daemon = world.serving();
-    until("each operation to be sent, or to be a person's", || {
-        let sql = "SELECT operation_key FROM handoff_outbox WHERE state <> 'sent' LIMIT 1";
-        let left = world.open("app.db").query_row(sql, [], |row| row.get::<_, String>(0));
-        left.is_err().then_some(())
-    });
+    until_all_sent(&world);
     each_has_one_effect(&world, &keys);
     daemon.stop();
 }
@@ -90,9 +86,7 @@ fn answers_whose_commit_is_not_known_are_written_again_and_nothing_is_called_aga
     let Some((world, fault)) = world(&crm) else { return };
     let daemon = serving(&world, &fault);
     let keys = record_many(&world.open("app.db"), 20);
-    for key in &keys {
-        world.until_attempts(key, 1);
-    }
+    until_begun(&world, 20);
     fault.rules(NO_SYNC);
     says_that_it_is_not_known(&daemon);
     until("every call to be over", || keys.iter().all(|key| world.tasks(key) == 1).then_some(()));
@@ -110,9 +104,7 @@ fn a_log_that_takes_half_of_a_group_keeps_nothing_of_it() {
     let Some((world, fault)) = world(&crm) else { return };
     let daemon = serving(&world, &fault);
     let keys = record_many(&world.open("app.db"), 20);
-    for key in &keys {
-        world.until_attempts(key, 1);
-    }
+    until_begun(&world, 20);
     fault.rules("write app.db-wal 28 3 1000000");
     let trouble = daemon.event("store_trouble");
     assert!(trouble["error"].as_str().is_some_and(|error| error.contains("full")), "{trouble}");
@@ -148,15 +140,41 @@ fn an_attempt_that_was_committed_without_its_answer_being_heard_is_given_up_and_
     daemon.stop();
 }
 
+/// The command's process group has to be on disk before it may begin its work.
+#[test]
+fn a_command_whose_process_cannot_be_written_down_does_not_begin() {
+    let world = World::bare();
+    let path = |name: &str| world.path(name).display().to_string();
+    let (script, done) = (path("deliver.sh"), path("done"));
+    world.configure(&format!(
+        "[receivers.crm]\nkind = \"command\"\nprogram = [\"/bin/sh\", \"{script}\"]\n\
+         [receivers.crm.contract]\n{NO_PROMISE}\n"
+    ));
+    let answer = r#"{"remote_id":"7"}"#;
+    world.write("deliver.sh", format!("cat >/dev/null\necho done >>{done}\necho '{answer}'\n"));
+    let world = world.migrated();
+    let Some(fault) = Fault::new(&world) else { return };
+    let daemon = serving(&world, &fault);
+    // The first sync is the claim's, the next two are those of the note.
+    fault.rules("sync app.db-wal 5 1 2");
+    let key = world.record("case-1");
+    world.until_state(&key, "sent");
+    assert_eq!(fault.met(), 2);
+    let sql = "SELECT group_concat(coalesce(error_code, outcome)) FROM handoff_attempts";
+    assert_eq!(world.value::<String>(sql, []), "not_noted,applied");
+    let runs = std::fs::read_to_string(world.path("done")).expect("it ran");
+    assert_eq!(runs, "done\n", "it ran once");
+    is_sound(&world);
+    daemon.stop();
+}
+
 #[test]
 fn an_answer_whose_commit_is_not_known_is_not_doubled_when_the_process_dies() {
     let crm = Crm { faults: SLOW, ..Crm::default() };
     let Some((world, fault)) = world(&crm) else { return };
     let mut daemon = serving(&world, &fault);
     let keys = record_many(&world.open("app.db"), 3);
-    for key in &keys {
-        world.until_attempts(key, 1);
-    }
+    until_begun(&world, 3);
     fault.rules(NO_SYNC);
     says_that_it_is_not_known(&daemon);
     daemon.signal(Signal::SIGKILL);

@@ -1,7 +1,7 @@
 //! A damaged database: at the start it is refused and left alone; one that turns
 //! out to be damaged later ends the daemon, which says what it could not store.
 
-use super::{NO_PROMISE, SLOW, record_many};
+use super::{NO_PROMISE, SLOW, record_many, until_begun};
 use crate::support::{Crm, World, until};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -64,14 +64,12 @@ fn last_leaf(world: &World, root: u64) -> u64 {
 
 #[test]
 fn of_the_answers_that_meet_damage_each_is_stored_or_logged_with_its_receipt() {
-    let faults = SLOW.replace("1500ms", "3s");
+    let faults = SLOW.replace("2500ms", "4s");
     let crm = Crm { contract: NO_PROMISE, faults: &faults, ..Crm::default() };
     let world = World::with(&crm).migrated();
     let mut daemon = world.serving();
     let keys = record_many(&world.open("app.db"), 64);
-    for key in &keys {
-        world.until_attempts(key, 1);
-    }
+    until_begun(&world, 64);
     let root = settled(&world, "handoff_attempts");
     overwrite(&world, last_leaf(&world, root));
     daemon.exits(78);

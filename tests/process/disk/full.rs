@@ -1,7 +1,7 @@
 //! A full disk: the daemon goes on by itself once there is room.
 
 use super::place::Small;
-use super::{NO_PROMISE, SLOW, each_once, record_many, until_all_sent};
+use super::{NO_PROMISE, SLOW, each_once, record_many, until_all_sent, until_begun};
 use crate::daemon::Daemon;
 use crate::support::{Crm, World, record, until};
 use handoff::rusqlite::{Connection, params};
@@ -52,9 +52,7 @@ fn answers_that_come_while_the_disk_is_full_are_stored_later_and_nothing_is_call
     let world = &small.world;
     let daemon = world.serving();
     let keys = record_many(&world.open("app.db"), 20);
-    for key in &keys {
-        world.until_attempts(key, 1);
-    }
+    until_begun(world, 20);
     fill_under(&daemon, &small, |_| {});
     says_that_the_disk_is_full(&daemon);
     until("every call to be over", || keys.iter().all(|key| world.tasks(key) == 1).then_some(()));

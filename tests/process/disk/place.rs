@@ -1,7 +1,6 @@
 //! Disks of their own, and a disk that fails on demand.
 
 use crate::support::{Crm, World, present};
-use nix::unistd::Uid;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::symlink;
@@ -29,18 +28,20 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Mounts; `None` if this user may not.
+    /// Mounts; `None` if this user may not, which fails a run in CI.
     pub(super) fn new(at: &Path, arguments: &[&str]) -> Option<Self> {
-        let may = Uid::effective().is_root() && present("mount");
-        assert!(may || std::env::var_os("CI").is_none(), "only root may mount");
-        if !may {
-            return skipped("only root may mount");
+        if !present("mount") {
+            return skipped("no mount");
         }
         if !at.exists() {
             std::fs::create_dir(at).expect("a folder");
         }
-        system("mount", &[arguments, &[&at.display().to_string()]].concat());
-        Some(Self { at: at.to_owned() })
+        let done = Command::new("mount").args(arguments).arg(at).output().expect("mount runs");
+        if done.status.success() {
+            return Some(Self { at: at.to_owned() });
+        }
+        assert!(std::env::var_os("CI").is_none(), "mount {arguments:?}: {done:?}");
+        skipped("this user may not mount")
     }
 
     pub(super) fn remount(&self, options: &str) {
