@@ -235,3 +235,17 @@ fn end_of_trouble(trouble: &mut Option<Trouble>) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_failures_in_a_row_few_are_told_and_a_new_one_always() {
+        let mut repeats = Repeats::default();
+        let told: Vec<u64> = (0..300).filter_map(|_| repeats.count(&StoreError::NotOpen)).collect();
+        assert_eq!(told, [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]);
+        assert_eq!(repeats.count(&StoreError::Closed), Some(301));
+        assert_eq!(repeats.count(&StoreError::Closed), None);
+    }
+}

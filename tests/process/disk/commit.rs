@@ -59,9 +59,7 @@ fn a_claim_whose_commit_is_not_known_calls_nobody_and_leaves_nothing_in_flight()
     assert_eq!(world.tasks(&keys[0]), 0, "nothing was called");
     fault.mend();
     until_all_sent(&world);
-    each_has_one_effect(&world, &keys);
-    let called = "SELECT count(*) FROM handoff_attempts WHERE outcome <> 'not_taken'";
-    assert_eq!(world.value::<i64>(called, []), 20, "{:#?}", world.contents());
+    each_once(&world, &keys);
     daemon.stop();
 }
 
@@ -76,6 +74,8 @@ fn a_claim_that_comes_alive_after_the_process_has_died_is_neither_lost_nor_doubl
     fault.mend();
     let daemon = world.serving();
     until_all_sent(&world);
+    let alive = "SELECT count(*) FROM handoff_attempts WHERE outcome = 'interrupted'";
+    println!("{} came alive", world.value::<i64>(alive, []));
     each_has_one_effect(&world, &keys);
     daemon.stop();
 }
