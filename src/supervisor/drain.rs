@@ -4,7 +4,7 @@
 use super::wait::{Control, Pulse};
 use super::{Supervisor, report};
 use crate::clock::Clock;
-use crate::store::{Pass, StoreError};
+use crate::store::{Concluded, Pass, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -95,38 +95,51 @@ impl Supervisor {
             pulse.beat();
             match self.step(clock.now()).await {
                 Ok(_) => return,
-                Err(error) if Instant::now() >= deadline || is_damage(&error) => {
-                    return self.save_one_by_one(clock, pulse).await;
+                Err(error) if is_damage(&error) => return self.save_one_by_one(clock, pulse).await,
+                Err(error) if Instant::now() >= deadline => {
+                    self.unsaved.iter().for_each(|one| log_lost(one, &error));
+                    return;
                 }
                 Err(_) => sleep(SAVE_PAUSE).await,
             }
         }
     }
 
-    /// What one outcome meets, such as a damaged page, must not cost the others.
+    /// A damaged page that one outcome meets must not cost the others.
     async fn save_one_by_one(&mut self, clock: &Clock, pulse: &Pulse) {
+        let mut hopeless = None;
         for one in std::mem::take(&mut self.unsaved) {
             pulse.beat();
+            if let Some(error) = &hopeless {
+                log_lost(&one, error);
+                continue;
+            }
             let concluded = Arc::new(vec![Arc::clone(&one)]);
             let pass = Pass { concluded, ..Pass::default() };
-            let (saved, lost) = match self.store.pass(&self.parts.rules, pass, clock.now()).await {
-                Ok(passed) => (passed.events, None),
-                Err(StoreError::ClaimFailed { saved, .. }) => (saved, None),
-                Err(error) => (Vec::new(), Some(error)),
+            let saved = match self.store.pass(&self.parts.rules, pass, clock.now()).await {
+                Ok(passed) => passed.events,
+                Err(StoreError::ClaimFailed { saved, .. }) => saved,
+                Err(error) => {
+                    log_lost(&one, &error);
+                    // What else is in the way, such as a lock, is in the way of all.
+                    hopeless = (!is_damage(&error)).then_some(error);
+                    continue;
+                }
             };
             report::log_events(&saved, std::slice::from_ref(&one), &self.counts);
-            if let Some(error) = lost {
-                tracing::error!(
-                    event = "outcome_not_stored", operation.key = %one.id().key,
-                    attempt.number = one.id().number,
-                    receiver.name = one.receiver(),
-                    outcome = one.ending().kind().as_str(),
-                    receipt = report::receipt(Some(&one)), error = %error,
-                    "the database did not take this outcome; the attempt stays open"
-                );
-            }
         }
     }
+}
+
+fn log_lost(lost: &Concluded, error: &StoreError) {
+    tracing::error!(
+        event = "outcome_not_stored", operation.key = %lost.id().key,
+        attempt.number = lost.id().number,
+        receiver.name = lost.receiver(),
+        outcome = lost.ending().kind().as_str(),
+        receipt = report::receipt(Some(lost)), error = %error,
+        "the database did not take this outcome; the attempt stays open"
+    );
 }
 
 /// Waiting mends no damage.

@@ -3,7 +3,7 @@
 use super::place::{Fault, Mount, Small, skipped, system};
 use super::{NO_PROMISE, SLOW, each_has_one_effect, each_once, until_all_sent};
 use crate::daemon::Daemon;
-use crate::support::{Crm, World};
+use crate::support::{Crm, World, present};
 use nix::sys::signal::Signal;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -52,8 +52,8 @@ fn a_disk_that_is_read_only_for_a_while_is_written_again_afterwards() {
 
 /// An ext4 file system in a file, read-only once it has met an error.
 fn fragile(world: &World) -> Option<Mount> {
-    if !Path::new("/dev/loop-control").exists() {
-        return skipped("no loop devices here");
+    if !present("mkfs.ext4") || !Path::new("/dev/loop-control").exists() {
+        return skipped("no mkfs.ext4 or no loop devices");
     }
     let image = world.path("disk.img").display().to_string();
     world.write("disk.img", vec![0_u8; 16 << 20]);
