@@ -87,7 +87,7 @@ pub async fn run(
     greet(store.path());
     systemd::ready("serving");
     let supervisor = Supervisor::reporting(store, parts, logbook);
-    serve(request, loaded, seed, supervisor, &clock, &wake, asked, &log).await;
+    serve(request, loaded, seed, supervisor, &clock, &wake, asked, &log).await?;
     tracing::info!(event = "stopped", "stopped");
     Ok(())
 }
@@ -103,7 +103,7 @@ async fn serve(
     wake: &Notify,
     asked: mpsc::UnboundedReceiver<Asked>,
     log: &telemetry::Handle,
-) {
+) -> Result<(), StoreError> {
     let pulse = Pulse::default();
     let (control, mut told) = mpsc::channel(16);
     let settings = loaded.settings.worker.clone();
@@ -111,10 +111,11 @@ async fn serve(
     let status = tokio::spawn(status_line(supervisor.counts()));
     let ears = Ears { request: request.clone(), loaded, seed, log: log.clone(), control };
     let ears = tokio::spawn(ears.listen(asked));
-    supervisor.run(clock, &settings, wake, &mut told, &pulse).await;
+    let ended = supervisor.run(clock, &settings, wake, &mut told, &pulse).await;
     for task in [watchdog, status, ears] {
         task.abort();
     }
+    ended
 }
 
 /// A name for this process that no other has.

@@ -85,9 +85,10 @@ async fn wake_up(folder: &Path, rules: &Rules) -> Result<Figure, BenchError> {
         stop.send(Control::Drain).await.ok();
         output
     };
-    let (output, ()) =
+    let (output, ended) =
         tokio::join!(other, supervisor.run(&clock, &settings, &wake, &mut control, &pulse));
     let output = output?;
+    ended?;
     let seen = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
     let samples = String::from_utf8_lossy(&output.stdout)
         .lines()

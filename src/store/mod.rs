@@ -282,8 +282,24 @@ pub trait Store: Send + Sync + 'static {
     /// before no clock was set, or [`Store::mind_steps`] has been told.
     fn keep_mark(&self, mark: SteadyMark);
 
+    /// Looks after what grows beside the database. Waits for nobody.
+    async fn upkeep(&self) -> Result<Upkeep, StoreError>;
+
     /// Tidies up before the process ends. Nothing durable depends on it.
     async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// What the upkeep has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// Nothing is larger than it should be.
+    Fine,
+    /// The log of what was committed stays large: somebody reads an old state of
+    /// the database, or it cannot be written.
+    LargeLog {
+        /// Its size.
+        bytes: u64,
+    },
 }
 
 /// Why the store could not do what was asked.
@@ -296,7 +312,7 @@ pub enum StoreError {
     #[error("the database's disk is full")]
     Full(#[source] rusqlite::Error),
     /// It cannot be known whether the commit took place; read by key.
-    #[error("the database failed at the commit; what was written may or may not be there")]
+    #[error("the database failed at the commit ({0}); what was written may or may not be there")]
     CommitUnknown(#[source] rusqlite::Error),
     /// The database cannot be opened or used for now.
     #[error("cannot use the database {place}: {problem}")]

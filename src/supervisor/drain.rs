@@ -4,6 +4,8 @@
 use super::wait::{Control, Pulse};
 use super::{Supervisor, logbook};
 use crate::clock::Clock;
+use crate::store::{Concluded, Pass, StoreError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -96,22 +98,54 @@ impl Supervisor {
             pulse.beat();
             match self.step_at(clock).await {
                 Ok(_) => return,
+                Err(error) if is_damage(&error) => return self.save_one_by_one(clock, pulse).await,
                 Err(error) if Instant::now() >= deadline => {
-                    for lost in &self.unsaved {
-                        tracing::error!(
-                            event = "outcome_not_stored", operation.key = %lost.id().key,
-                            operation.type = lost.kind(),
-                            attempt.number = lost.id().number,
-                            receiver.name = lost.receiver(),
-                            outcome = lost.ending().kind().as_str(),
-                            receipt = logbook::receipt(Some(lost)), error = %error,
-                            "the database did not take this outcome; the attempt stays open"
-                        );
-                    }
+                    self.unsaved.iter().for_each(|one| log_lost(one, &error));
                     return;
                 }
                 Err(_) => sleep(SAVE_PAUSE).await,
             }
         }
     }
+
+    /// A damaged page that one outcome meets must not cost the others.
+    async fn save_one_by_one(&mut self, clock: &Clock, pulse: &Pulse) {
+        let mut hopeless = None;
+        for one in std::mem::take(&mut self.unsaved) {
+            pulse.beat();
+            if let Some(error) = &hopeless {
+                log_lost(&one, error);
+                continue;
+            }
+            let concluded = Arc::new(vec![Arc::clone(&one)]);
+            let pass = Pass { concluded, ..Pass::default() };
+            let saved = match self.store.pass(&self.parts.rules, pass, clock.now()).await {
+                Ok(passed) => passed.events,
+                Err(StoreError::ClaimFailed { saved, .. }) => saved,
+                Err(error) => {
+                    log_lost(&one, &error);
+                    // What else is in the way, such as a lock, is in the way of all.
+                    hopeless = (!is_damage(&error)).then_some(error);
+                    continue;
+                }
+            };
+            self.logbook.events(&saved, std::slice::from_ref(&one), &self.counts);
+        }
+    }
+}
+
+fn log_lost(lost: &Concluded, error: &StoreError) {
+    tracing::error!(
+        event = "outcome_not_stored", operation.key = %lost.id().key,
+        operation.type = lost.kind(), attempt.number = lost.id().number,
+        receiver.name = lost.receiver(),
+        outcome = lost.ending().kind().as_str(),
+        receipt = logbook::receipt(Some(lost)), error = %error,
+        "the database did not take this outcome; the attempt stays open"
+    );
+}
+
+/// Waiting mends no damage.
+fn is_damage(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unusable { .. })
 }

@@ -9,6 +9,7 @@ mod call;
 mod drain;
 mod logbook;
 mod repeats;
+mod upkeep;
 mod wait;
 
 use crate::clock::{Clock, Now, SteadyMark};

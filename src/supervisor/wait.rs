@@ -1,5 +1,6 @@
 //! The loop round the step, and what it waits for.
 
+use super::upkeep::Care;
 use super::{Parts, Supervisor};
 use crate::clock::{Clock, Now};
 use crate::store::StoreError;
@@ -59,6 +60,11 @@ impl Supervisor {
     /// Delivers until it is told to stop, then drains.
     ///
     /// `wake` is a hint that something may be due; the poll is the guarantee.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unusable`] if the database turns out to be damaged: nothing
+    /// more is begun, and what came of the calls under way is stored or logged.
     pub async fn run(
         mut self,
         clock: &Clock,
@@ -66,11 +72,16 @@ impl Supervisor {
         wake: &Notify,
         control: &mut mpsc::Receiver<Control>,
         pulse: &Pulse,
-    ) {
+    ) -> Result<(), StoreError> {
         let mut trouble: Option<Trouble> = None;
+        let mut care = Care::default();
         loop {
             pulse.beat();
-            let pause = match self.step_at(clock).await {
+            let stepped = match care.take(self.store.as_ref()).await {
+                Ok(()) => self.step_at(clock).await,
+                Err(error) => Err(error),
+            };
+            let pause = match stepped {
                 Ok(progress) => {
                     if let Some(past) = trouble.take() {
                         self.logbook.store_recovered(past.since.elapsed());
@@ -81,6 +92,13 @@ impl Supervisor {
                         let due = progress.next_due.map(|due| due.since(clock.now().wall));
                         due.unwrap_or(Duration::MAX).min(settings.poll_interval)
                     }
+                }
+                Err(error @ StoreError::Unusable { .. }) => {
+                    tracing::error!(
+                        event = "store_unusable", error = %error, "no more is begun; it ends"
+                    );
+                    self.drain(clock, settings.shutdown_grace, control, pulse).await;
+                    return Err(error);
                 }
                 Err(error) => {
                     let pause = trouble.get_or_insert_with(Trouble::new).pause();
@@ -103,10 +121,12 @@ impl Supervisor {
                 }
                 Some(Control::Summary) => self.log_summary(clock.now()).await,
                 Some(Control::Drain) => {
-                    return self.drain(clock, settings.shutdown_grace, control, pulse).await;
+                    self.drain(clock, settings.shutdown_grace, control, pulse).await;
+                    return Ok(());
                 }
                 Some(Control::StopNow) => {
-                    return self.drain(clock, Duration::ZERO, control, pulse).await;
+                    self.drain(clock, Duration::ZERO, control, pulse).await;
+                    return Ok(());
                 }
             }
         }

@@ -102,8 +102,8 @@ fn a_file_that_is_no_sound_database_is_refused_and_left_as_it_is() {
 fn a_folder_in_the_place_of_the_database_is_refused() {
     let world = World::new();
     std::fs::create_dir(world.path("app.db")).expect("a folder");
-    for command in [&["list"][..], &["migrate"], APPROVE] {
-        world.run(command).exits(69).says("app.db");
+    for command in [&["run"][..], &["list"], &["migrate"], APPROVE] {
+        world.run(command).exits(78).says("app.db").says("it is a folder");
     }
 }
 

@@ -11,6 +11,7 @@ mod cli;
 mod clock;
 mod daemon;
 mod database;
+mod disk;
 mod documented;
 mod hostile;
 mod identity;

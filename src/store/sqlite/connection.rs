@@ -21,8 +21,9 @@ pub enum Access {
     Existing,
 }
 
-/// The WAL is cut back to this size after a checkpoint, in bytes.
-const JOURNAL_BYTES: i64 = 64 * 1024 * 1024;
+/// A WAL beyond this size is large: SQLite cuts it back to it once a checkpoint
+/// was complete, and the upkeep looks after one that stays so.
+pub(super) const LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The path of the configured database, after it has been checked and, where
 /// that is allowed, made.
@@ -47,6 +48,7 @@ pub(super) fn prepare(settings: &Settings, access: Access) -> Result<PathBuf, St
         })?;
     }
     refuse_remote(&path)?;
+    refuse_remains(&path)?;
     if !path.exists() {
         if access == Access::Existing {
             return Err(unavailable(&path, "there is no such file; \"handoff migrate\" makes it"));
@@ -54,6 +56,33 @@ pub(super) fn prepare(settings: &Settings, access: Access) -> Result<PathBuf, St
         make_file(&path)?;
     }
     Ok(path)
+}
+
+/// Refuses what is no file, and a log without its database: SQLite would throw
+/// the log away, and with it what was committed to it.
+fn refuse_remains(path: &Path) -> Result<(), StoreError> {
+    let found = std::fs::metadata(path).ok();
+    if found.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+        return Err(unusable(path, "it is a folder"));
+    }
+    let wal = wal_of(path);
+    let has_log = std::fs::metadata(&wal).is_ok_and(|log| log.len() > 0);
+    if has_log && found.is_none_or(|file| file.len() == 0) {
+        let log = wal.display();
+        let problem = format!(
+            "it is missing or empty, and its log {log} is not; restore a backup, or move the log \
+             away if nothing in it matters"
+        );
+        return Err(unusable(path, &problem));
+    }
+    Ok(())
+}
+
+/// The write-ahead log, beside the database whatever link led to it.
+pub(super) fn wal_of(path: &Path) -> PathBuf {
+    let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
+    name.push("-wal");
+    PathBuf::from(name)
 }
 
 /// Makes the empty file, so that its group may write as far as the umask allows:
@@ -78,9 +107,8 @@ pub(super) fn open_writer(
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     let mut db = Connection::open_with_flags(path, flags).map_err(|e| at(path, e))?;
-    // SQLite falls back to reading without a word, and never tries again.
-    if access == Access::Create && db.is_readonly("main").map_err(|e| at(path, e))? {
-        return Err(unavailable(path, "this user may read it, and not write it"));
+    if access == Access::Create {
+        refuse_read_only(&db, path)?;
     }
     set_up(&db, path, busy_timeout)?;
     match access {
@@ -90,6 +118,21 @@ pub(super) fn open_writer(
         Access::Existing => check_version(&db, path)?,
     }
     Ok(db)
+}
+
+/// Opens the database of a writer anew.
+pub(super) fn reopen_writer(path: &Path, busy_timeout: Duration) -> Result<Connection, StoreError> {
+    let db = open_writer(path, busy_timeout, Access::Existing)?;
+    refuse_read_only(&db, path)?;
+    Ok(db)
+}
+
+/// SQLite falls back to reading without a word, and never tries again.
+fn refuse_read_only(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    if db.is_readonly("main").map_err(|error| at(path, error))? {
+        return Err(unavailable(path, "it can be read, and not be written"));
+    }
+    Ok(())
 }
 
 /// Opens for reading alone.
@@ -113,7 +156,8 @@ fn set_up(db: &Connection, path: &Path, busy_timeout: Duration) -> Result<(), St
             // A build without mmap answers nothing.
             if error == rusqlite::Error::QueryReturnedNoRows { Ok(()) } else { Err(error) }
         })?;
-        db.pragma_update_and_check(None, "journal_size_limit", JOURNAL_BYTES, |_| Ok(()))?;
+        let limit = i64::try_from(LOG_BYTES).unwrap_or(i64::MAX);
+        db.pragma_update_and_check(None, "journal_size_limit", limit, |_| Ok(()))?;
         // The plan of a statement never depends on what is bound to it: else SQLite
         // prepares it anew for other values.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -184,6 +228,10 @@ pub(super) fn at(path: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
             unavailable(path, &format!("{error}; check that its folder exists and may be written"))
         }
+        Some(ErrorCode::SystemIoFailure) => unavailable(
+            path,
+            &format!("{error}; look at its disk (full, failing, read-only?) and the system's log"),
+        ),
         _ => sort(error),
     }
 }
@@ -195,6 +243,16 @@ pub(super) fn sort(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DiskFull) => StoreError::Full(error),
         _ => StoreError::Database(error),
     }
+}
+
+/// The file cannot be looked at.
+pub(super) fn lost(path: &Path, error: &std::io::Error) -> StoreError {
+    unavailable(path, &error.to_string())
+}
+
+/// Another file stands in its place: what is written now, nobody would read.
+pub(super) fn replaced(path: &Path) -> StoreError {
+    unusable(path, "its file was removed or replaced while it was open; look at what is there now")
 }
 
 fn unavailable(path: &Path, problem: &str) -> StoreError {

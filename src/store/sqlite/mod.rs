@@ -27,7 +27,7 @@ pub use place::{folder_of, path_of};
 
 use super::{
     Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
-    Recovered, Settings, Store, StoreError, Summary,
+    Recovered, Settings, Store, StoreError, Summary, Upkeep,
 };
 use crate::clock::{Now, SteadyMark, Steps};
 use crate::outbox::key::OperationKey;
@@ -47,6 +47,7 @@ use writer::{Class, Job, Place, Writer};
 /// An open database.
 pub struct Sqlite {
     path: PathBuf,
+    file: place::FileId,
     instance: Arc<str>,
     writer: Writer,
     reader: tokio_rusqlite::Connection,
@@ -72,12 +73,14 @@ impl Sqlite {
             let path = connection::prepare(&settings, access)?;
             let writer = connection::open_writer(&path, settings.busy_timeout, access)?;
             let reader = connection::open_reader(&path, settings.busy_timeout)?;
-            Ok::<_, StoreError>((path, writer, reader))
+            let file = place::FileId::of(&path).map_err(|error| connection::lost(&path, &error))?;
+            Ok::<_, StoreError>((path, file, writer, reader))
         });
-        let (path, writer, reader) = opened.await.map_err(|_| StoreError::Closed)??;
+        let (path, file, writer, reader) = opened.await.map_err(|_| StoreError::Closed)??;
         let place = Place { path: path.clone(), busy_timeout };
         Ok(Self {
             path,
+            file,
             instance: Arc::from(instance),
             writer: Writer::start(tokio_rusqlite::Connection::from(writer), place),
             reader: tokio_rusqlite::Connection::from(reader),
@@ -277,6 +280,20 @@ impl Store for Sqlite {
 
     fn keep_mark(&self, mark: SteadyMark) {
         self.writer.keep_mark(Some(mark));
+    }
+
+    async fn upkeep(&self) -> Result<Upkeep, StoreError> {
+        if self.file.is_gone_from(&self.path) {
+            return Err(connection::replaced(&self.path));
+        }
+        let size = || std::fs::metadata(connection::wal_of(&self.path)).map_or(0, |log| log.len());
+        if size() <= connection::LOG_BYTES {
+            return Ok(Upkeep::Fine);
+        }
+        self.writer.shrink_log().await?;
+        let bytes = size();
+        let large = bytes > connection::LOG_BYTES;
+        Ok(if large { Upkeep::LargeLog { bytes } } else { Upkeep::Fine })
     }
 
     async fn close(&self) -> Result<(), StoreError> {

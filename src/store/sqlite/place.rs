@@ -2,6 +2,8 @@
 
 use crate::store::StoreError;
 use nix::sys::statfs::{FsType, statfs};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// File systems on which SQLite's shared memory and locks do not hold
@@ -32,9 +34,34 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Refuses a network file system.
+/// Which file stood under a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// The file that stands there now.
+    pub(super) fn of(path: &Path) -> Result<Self, std::io::Error> {
+        let found = std::fs::metadata(path)?;
+        Ok(Self { device: found.dev(), inode: found.ino() })
+    }
+
+    /// Whether another file stands there, or none.
+    pub(super) fn is_gone_from(self, path: &Path) -> bool {
+        match Self::of(path) {
+            Ok(now) => now != self,
+            // What cannot be looked at may still be there.
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
+    }
+}
+
+/// Refuses a network file system, whatever link leads there.
 pub(super) fn refuse_remote(path: &Path) -> Result<(), StoreError> {
-    let Ok(found) = statfs(folder_of(path)) else { return Ok(()) };
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Ok(found) = statfs(folder_of(&real)) else { return Ok(()) };
     match remote_name(found.filesystem_type()) {
         None => Ok(()),
         Some(name) => Err(StoreError::Unusable {

@@ -5,7 +5,7 @@
 //! group its jobs are done again, each in a transaction of its own: a job never
 //! counts as done because another one's commit went through.
 
-use super::connection::{self, Access, is_busy};
+use super::connection::{self, is_busy};
 use crate::clock::SteadyMark;
 use crate::store::StoreError;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -88,6 +88,7 @@ pub(super) struct Writer {
     jobs: mpsc::Sender<Vec<Job>>,
     mark: Arc<Mutex<Option<SteadyMark>>>,
     neighbours: Arc<Mutex<Neighbours>>,
+    busy_timeout: Duration,
 }
 
 impl Writer {
@@ -96,7 +97,7 @@ impl Writer {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let mark = Arc::new(Mutex::new(None));
         let neighbours = Arc::new(Mutex::new(Neighbours::default()));
-        let writer = Self { db, jobs, mark, neighbours };
+        let writer = Self { db, jobs, mark, neighbours, busy_timeout: place.busy_timeout };
         tokio::spawn(writer.clone().work_off(place, queue));
         writer
     }
@@ -141,6 +142,30 @@ impl Writer {
         waited.await.ok();
     }
 
+    /// Moves what nobody reads of the WAL into the database, and empties it if
+    /// that was all. Waits for nobody, and keeps nobody waiting for long.
+    pub(super) async fn shrink_log(&self) -> Result<(), StoreError> {
+        let patience = self.busy_timeout;
+        let run = move |db: &mut Connection| {
+            let moved = |row: &rusqlite::Row<'_>| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+            };
+            let (busy, pages, done) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], moved)?;
+            if busy != 0 || pages != done {
+                return Ok(());
+            }
+            // This one holds the write lock, but has next to nothing left to do.
+            db.busy_timeout(Duration::ZERO)?;
+            let emptied = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            db.busy_timeout(patience)?;
+            emptied.or_else(|error| if is_busy(&error) { Ok(()) } else { Err(error) })
+        };
+        self.db.call(run).await.map_err(|error| match error {
+            tokio_rusqlite::Error::Error(error) => connection::sort(error),
+            _ => StoreError::Closed,
+        })
+    }
+
     /// Keeps the clocks' mark; it goes with the next group. `None` keeps none.
     pub(super) fn keep_mark(&self, mark: Option<SteadyMark>) {
         *lock(&self.mark) = mark;
@@ -148,7 +173,7 @@ impl Writer {
 
     /// Commits what comes until every handle that could send more is gone.
     async fn work_off(self, place: Place, mut queue: mpsc::Receiver<Vec<Job>>) {
-        let Self { db, mark, neighbours, jobs } = self;
+        let Self { db, mark, neighbours, jobs, busy_timeout: _ } = self;
         drop(jobs);
         while let Some(mut group) = queue.recv().await {
             while group.len() < GROUP {
@@ -254,19 +279,21 @@ fn commit_group(
         }
         Err(failure) => {
             reopen_if_needed(db, place, &failure);
-            let unknown = matches!(&failure, Failure::Commit(error) if is_io(error));
+            let unknown = failure.is_unknown();
             for mut job in jobs {
                 if unknown && job.class == Class::Claim {
                     // It may be there. Done again it would begin other attempts
                     // and forget these: the caller has to disown them first.
-                    drop(job.done.send(Err(StoreError::CommitUnknown(io_again(&failure)))));
+                    drop(job.done.send(Err(failure.again())));
                     continue;
                 }
                 let alone = transact(db, &mut [&mut job.work], None, &mut locked);
-                if let Err(failure) = &alone {
-                    reopen_if_needed(db, place, failure);
-                }
-                drop(job.done.send(alone.map_err(|failure| failure.into_error(&place.path))));
+                let alone = alone.map_err(|second| {
+                    reopen_if_needed(db, place, &second);
+                    // Whatever the second try says, the first may be there.
+                    if unknown { failure.again() } else { second.into_error(&place.path) }
+                });
+                drop(job.done.send(alone));
             }
         }
     }
@@ -282,12 +309,28 @@ enum Failure {
 }
 
 impl Failure {
+    fn error(&self) -> &rusqlite::Error {
+        let (Self::Statement(error) | Self::Commit(error)) = self;
+        error
+    }
+
+    /// What was to be committed may be there all the same.
+    fn is_unknown(&self) -> bool {
+        matches!(self, Self::Commit(error) if is_io(error))
+    }
+
     fn into_error(self, path: &Path) -> StoreError {
         match self {
-            Self::Statement(error) => connection::at(path, error),
             Self::Commit(error) if is_io(&error) => StoreError::CommitUnknown(error),
-            Self::Commit(error) => connection::at(path, error),
+            Self::Statement(error) | Self::Commit(error) => connection::at(path, error),
         }
+    }
+
+    /// An unknown commit, told to another caller.
+    fn again(&self) -> StoreError {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+        let message = Some(self.error().to_string());
+        StoreError::CommitUnknown(rusqlite::Error::SqliteFailure(code, message))
     }
 }
 
@@ -327,34 +370,22 @@ fn work_in(
     tx.commit().map_err(Failure::Commit)
 }
 
-/// After an I/O error the connection's view cannot be trusted: open a new one,
-/// which reads what is really there.
+/// After an I/O error the connection's view cannot be trusted, and one that was
+/// opened for reading alone never tries to write again: open a new one, which
+/// reads what is really there.
 fn reopen_if_needed(db: &mut Connection, place: &Place, failure: &Failure) {
-    let (Failure::Statement(error) | Failure::Commit(error)) = failure;
-    if !is_io(error) {
+    let code = failure.error().sqlite_error_code();
+    if !matches!(code, Some(ErrorCode::SystemIoFailure | ErrorCode::ReadOnly)) {
         return;
     }
-    match connection::open_writer(&place.path, place.busy_timeout, Access::Existing) {
-        Ok(fresh) => *db = fresh,
-        Err(error) => {
-            // Whoever waits for the group is told that it failed, and says so.
-            tracing::debug!(
-                event = "reopen_failed", error = %error,
-                "cannot open the database again"
-            );
-        }
+    // Where that fails the old one stays, and the next error leads here again.
+    if let Ok(fresh) = connection::reopen_writer(&place.path, place.busy_timeout) {
+        *db = fresh;
     }
 }
 
 fn is_io(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure))
-}
-
-/// The same error for another caller.
-fn io_again(failure: &Failure) -> rusqlite::Error {
-    let (Failure::Statement(error) | Failure::Commit(error)) = failure;
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
-    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }
 
 /// The same error for each of several callers.
