@@ -2,8 +2,13 @@
 
 use crate::supervisor::Pulse;
 use sd_notify::NotifyState;
+use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
-use tokio::time::interval;
+use tokio::time::{Instant, interval, interval_at};
+
+/// While the start is at work it asks so often for so much more time.
+const AT_WORK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
 /// The daemon serves.
 pub fn ready(status: &str) {
@@ -23,25 +28,41 @@ pub fn reloading() {
     }
 }
 
+/// Does a piece of work of the start, and asks for more time for as long as it lasts:
+/// tables that are brought up to date, attempts of a daemon that died. To wait for
+/// a database that is not there is no work.
+pub async fn at_work<T>(work: impl Future<Output = T>) -> T {
+    let (often, more) = AT_WORK;
+    let mut work = pin!(work);
+    let mut ticks = interval_at(Instant::now() + often, often);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = ticks.tick() => notify(&[extend(more)]),
+        }
+    }
+}
+
 /// The stop has begun and may take so long.
 pub fn stopping(within: Duration) {
-    let micros = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
     notify(&[
         NotifyState::Stopping,
-        NotifyState::ExtendTimeoutUsec(micros),
+        extend(within),
         NotifyState::Status("stopping: waiting for calls under way"),
     ]);
 }
 
 /// Feeds the watchdog for as long as the supervisor's loop comes round.
 ///
+/// `patience` is the longest that a healthy loop may be away, for a database that
+/// another program holds; a watchdog that is shorter does not make it a hung one.
 /// Returns at once where no watchdog is asked for.
-pub async fn watchdog(pulse: Pulse) {
+pub async fn watchdog(pulse: Pulse, patience: Duration) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut ticks = interval((limit / 4).max(Duration::from_millis(10)));
     loop {
         ticks.tick().await;
-        if pulse.age() < limit {
+        if pulse.age() < limit.max(patience) {
             notify(&[NotifyState::Watchdog]);
         } else {
             tracing::error!(
@@ -51,6 +72,10 @@ pub async fn watchdog(pulse: Pulse) {
             );
         }
     }
+}
+
+fn extend(by: Duration) -> NotifyState<'static> {
+    NotifyState::ExtendTimeoutUsec(u32::try_from(by.as_micros()).unwrap_or(u32::MAX))
 }
 
 fn notify(state: &[NotifyState<'_>]) {
