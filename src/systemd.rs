@@ -3,6 +3,9 @@
 use crate::supervisor::Pulse;
 use sd_notify::NotifyState;
 use std::future::Future;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, interval, interval_at};
@@ -79,10 +82,22 @@ fn extend(by: Duration) -> NotifyState<'static> {
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
+    if let Err(error) = send(state) {
         tracing::debug!(
             event = "notify_failed", error = %error,
             "the service manager was not told"
         );
     }
+}
+
+/// `sd_notify` knows sockets with a path only; `@` is for one without.
+fn send(state: &[NotifyState<'_>]) -> Result<(), std::io::Error> {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&socket)?,
+    };
+    let message: String = state.iter().map(|one| format!("{one}\n")).collect();
+    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address)?;
+    Ok(())
 }
