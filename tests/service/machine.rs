@@ -143,7 +143,13 @@ impl Machine {
     }
 
     /// A drop-in for the shipped unit. In force at the next start.
+    #[track_caller]
     pub(crate) fn drop_in(&self, text: &str) {
+        // A time that it shortens is one that the shipped unit sets.
+        let times = text.lines().filter_map(|line| Some(line.split_once("Sec=")?.0));
+        for time in times {
+            assert!(shipped(UNIT).contains(&format!("\n{time}Sec=")), "{UNIT} has no {time}Sec");
+        }
         self.write("units/handoff.service.d/test.conf", text);
         assert!(self.systemctl(&["daemon-reload"]).ok);
     }
@@ -177,6 +183,14 @@ impl Machine {
             .expect("nsenter starts");
         let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
         Done { ok: output.status.success(), said: said.concat() }
+    }
+
+    /// Runs a command of an operator in the state folder, as the daemon's user.
+    #[track_caller]
+    pub(crate) fn as_the_daemon(&self, command: &[&str]) -> Done {
+        let user = ["setpriv", "--reuid=handoff", "--regid=handoff", "--clear-groups"];
+        let folder = ["env", "--chdir=/var/lib/handoff"];
+        self.run(&[&user[..], &folder, command].concat())
     }
 
     #[track_caller]
@@ -374,11 +388,17 @@ fn record(db: &Connection, kind: &str, receiver: &str, case: &str) -> String {
 /// A line that the shipped unit holds as advice, with this name for the application.
 #[track_caller]
 pub(crate) fn advised(key: &str, application: &str) -> String {
-    let unit = std::fs::read_to_string(top().join("systemd").join(UNIT)).expect("it is shipped");
+    let unit = shipped(UNIT);
     let advice =
         unit.lines().find_map(|line| line.strip_prefix('#').filter(|l| l.starts_with(key)));
     let advice = advice.unwrap_or_else(|| panic!("{UNIT} advises no {key}"));
     advice.replace("APPLICATION", application)
+}
+
+/// A file of the shipped ones.
+#[track_caller]
+pub(crate) fn shipped(name: &str) -> String {
+    std::fs::read_to_string(top().join("systemd").join(name)).expect("it is shipped")
 }
 
 fn top() -> &'static Path {

@@ -10,6 +10,7 @@
 
 #![cfg(feature = "daemon")]
 
+mod beside;
 mod exits;
 mod machine;
 mod ready;

@@ -1,7 +1,8 @@
 //! What `systemctl reload` does and says.
 
-use crate::machine::{Machine, RECEIVERS, tell};
+use crate::machine::{Machine, RECEIVERS, pause, tell};
 use nix::sys::signal::Signal;
+use std::time::Duration;
 
 /// With one receiver more.
 fn with_another(name: &str) -> String {
@@ -22,6 +23,25 @@ fn a_reload_returns_once_the_new_configuration_is_in_force() {
         assert_eq!(machine.show("ActiveState"), "active");
     }
     assert_eq!((machine.show("MainPID"), machine.restarts()), (pid, 0));
+}
+
+#[test]
+fn a_reload_that_has_to_wait_is_waited_for() {
+    let Some(machine) = Machine::serving(RECEIVERS) else { return };
+    machine.configure(&with_another("later"));
+    let db = machine.open("app.db");
+    db.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| machine.systemctl(&["reload", "handoff"]));
+        machine.until_shows("SubState", |state| state.starts_with("reload"));
+        pause(Duration::from_secs(2));
+        assert!(!reload.is_finished(), "the names of the receivers cannot be stored yet");
+        db.execute_batch("COMMIT").expect("the lock goes");
+        let reloaded = reload.join().expect("it ends");
+        assert!(reloaded.ok, "{}", reloaded.said);
+    });
+    let known = "SELECT count(*) FROM handoff_receivers WHERE name = 'later'";
+    assert_eq!(machine.value::<i64>(known, []), 1);
 }
 
 #[test]
