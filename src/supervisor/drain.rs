@@ -40,6 +40,7 @@ impl Supervisor {
             self.collect(clock.now());
         }
         self.save_all(clock, pulse).await;
+        self.repeats.say();
         if let Err(error) = self.store.close().await {
             tracing::warn!(event = "store_trouble", error = %error, "no checkpoint at the end");
         }

@@ -7,6 +7,7 @@
 
 mod call;
 mod drain;
+mod repeats;
 mod report;
 mod wait;
 
@@ -15,6 +16,7 @@ use crate::outbox::rules::Rules;
 use crate::receiver::{self, BuildError, Receiver, Registry};
 use crate::store::{AttemptId, Concluded, Mirror, Pass, Slots, Store, StoreError};
 use call::{Ended, Tasks};
+use repeats::Repeats;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,6 +147,7 @@ pub struct Supervisor {
     /// New attempts may begin.
     claiming: bool,
     counts: Counts,
+    repeats: Repeats,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
 }
@@ -167,6 +170,7 @@ impl Supervisor {
             unsure: false,
             claiming: true,
             counts: Counts::default(),
+            repeats: Repeats::default(),
             cut: watch::Sender::new(false),
         }
     }
@@ -271,7 +275,7 @@ impl Supervisor {
     /// Returns how many of the events belong to attempts.
     fn saved(&mut self, events: &[crate::store::Event]) -> usize {
         let saved = std::mem::take(&mut self.unsaved);
-        report::log_events(events, &saved, &self.counts)
+        report::log_events(events, &saved, &self.counts, &mut self.repeats)
     }
 
     fn begin(&mut self, attempt: crate::store::Attempt, decided: Instant) {
@@ -306,7 +310,7 @@ impl Supervisor {
         let unsaved = self.unsaved.iter().map(|concluded| concluded.id().clone());
         let holding = self.in_flight.keys().cloned().chain(unsaved).collect();
         let events = self.store.disown(&self.parts.rules, holding, now).await?;
-        report::log_events(&events, &[], &self.counts);
+        report::log_events(&events, &[], &self.counts, &mut self.repeats);
         self.unsure = false;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a pass changed, as log records.
 
 use super::Counts;
+use super::repeats::Repeats;
 use crate::outbox::outcome::{Ending, Outcome};
 use crate::outbox::policy::Step;
 use crate::outbox::state::State;
@@ -9,7 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Logs the events of a pass and counts them. Returns how many are ends of attempts.
-pub(super) fn log_events(events: &[Event], concluded: &[Arc<Concluded>], counts: &Counts) -> usize {
+pub(super) fn log_events(
+    events: &[Event],
+    concluded: &[Arc<Concluded>],
+    counts: &Counts,
+    repeats: &mut Repeats,
+) -> usize {
     let mut ends = 0;
     for event in events {
         let one = match event {
@@ -20,7 +26,10 @@ pub(super) fn log_events(events: &[Event], concluded: &[Arc<Concluded>], counts:
             Event::Settled { .. } => None,
         };
         count(event, counts);
-        log_event(event, one.map(Arc::as_ref));
+        let one = one.map(Arc::as_ref);
+        if repeats.admits(event, one) {
+            log_event(event, one);
+        }
     }
     ends
 }

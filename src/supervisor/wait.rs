@@ -85,6 +85,7 @@ impl Supervisor {
             self.mind_clock(last, now).await;
             last = now;
             self.store.keep_mark(clock.mark());
+            self.repeats.look();
             let pause = match self.step(now).await {
                 Ok(progress) => {
                     end_of_trouble(&mut trouble);

@@ -12,6 +12,7 @@ mod daemon;
 mod database;
 mod hostile;
 mod kill;
+mod logs;
 mod notify;
 mod readonly;
 mod signals;

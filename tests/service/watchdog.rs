@@ -4,6 +4,7 @@ use crate::machine::{Machine, RECEIVERS, pause, until};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use std::time::Duration;
 
 /// The shipped ones are 30 s and 5 s.
@@ -18,6 +19,34 @@ fn watched(busy_timeout: &str) -> Option<Machine> {
     Some(machine)
 }
 
+/// One thread of the daemon, stopped while the others go on.
+struct Held(Pid);
+
+impl Held {
+    fn stop(thread: Pid) -> Self {
+        ptrace::seize(thread, ptrace::Options::empty()).expect("the thread is held");
+        let held = Self(thread);
+        ptrace::interrupt(thread).expect("the thread is stopped");
+        held
+    }
+
+    /// systemd learns of the end of a thread that is held only after its holder.
+    #[track_caller]
+    fn until_ended_by(&self, signal: Signal) {
+        until("the end of the process", || {
+            let status = waitpid(self.0, Some(WaitPidFlag::WNOHANG)).expect("the thread is held");
+            matches!(status, WaitStatus::Signaled(_, by, _) if by == signal).then_some(())
+        });
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Fails where the thread has ended, which is as well.
+        ptrace::detach(self.0, None).ok();
+    }
+}
+
 #[test]
 fn a_loop_that_hangs_is_ended_by_the_watchdog_though_every_other_thread_lives() {
     let Some(machine) = watched("100ms") else { return };
@@ -25,14 +54,8 @@ fn a_loop_that_hangs_is_ended_by_the_watchdog_though_every_other_thread_lives() 
     let key = machine.record("hangs-1");
     machine.until_called("crm.db", &key);
     // The thread on which the loop runs is the first one; the others go on.
-    let thread = machine.daemon();
-    ptrace::seize(thread, ptrace::Options::empty()).expect("the thread is held");
-    ptrace::interrupt(thread).expect("the thread is stopped");
-    // systemd learns of the end of a thread that is held only after its holder.
-    until("the end of the process", || {
-        let status = waitpid(thread, Some(WaitPidFlag::WNOHANG)).expect("the thread is held");
-        matches!(status, WaitStatus::Signaled(_, Signal::SIGABRT, _)).then_some(())
-    });
+    let thread = Held::stop(machine.daemon());
+    thread.until_ended_by(Signal::SIGABRT);
     let next = machine.until_replaced(&pid);
     let journal = machine.journal().join("\n");
     assert!(journal.contains("loop_hung"), "{journal}");
