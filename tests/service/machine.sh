@@ -19,6 +19,8 @@ readonly PROGRAMS="cat chmod chown env journalctl kill mkdir mount mv setpriv sh
 readonly DEVICES="full null random tty urandom zero"
 
 hold() {
+    # Who ends the test from a terminal ends every process of it, but for this one.
+    trap '' HUP INT TERM
     # systemd takes the control group that it is started in for its own.
     mkdir "$folder/cgroup"
     mount -t cgroup2 cgroup2 "$folder/cgroup"
