@@ -107,7 +107,8 @@ async fn serve(
     let pulse = Pulse::default();
     let (control, mut told) = mpsc::channel(16);
     let settings = loaded.settings.worker.clone();
-    let watchdog = tokio::spawn(systemd::watchdog(pulse.clone()));
+    let patience = Pulse::patience(loaded.settings.store.busy_timeout);
+    let watchdog = tokio::spawn(systemd::watchdog(pulse.clone(), patience));
     let status = tokio::spawn(status_line(supervisor.counts()));
     let ears = Ears { request: request.clone(), loaded, seed, log: log.clone(), control };
     let ears = tokio::spawn(ears.listen(asked));
@@ -140,7 +141,7 @@ async fn patiently<T>(
         .without_max_times()
         .build();
     loop {
-        let error = match attempt(logbook).await {
+        let error = match systemd::at_work(attempt(logbook)).await {
             Ok(done) => return Ok(Some(done)),
             Err(error @ (StoreError::InUse { .. } | StoreError::Unusable { .. })) => {
                 return Err(error.into());

@@ -13,6 +13,9 @@ use tokio::time::{Instant, sleep};
 
 /// The loop shows that it lives at least this often, whatever the poll interval.
 const PULSE_INTERVAL: Duration = Duration::from_secs(5);
+/// Waits for a lock that one round of the loop may hold: what it disowned, its pass,
+/// and what it was told.
+const LOCKS_A_ROUND: u32 = 3;
 /// Pauses between passes while the database says no: the first, and the longest.
 const TROUBLE_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
@@ -53,6 +56,11 @@ impl Pulse {
     pub fn age(&self) -> Duration {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
         self.start.elapsed().saturating_sub(last)
+    }
+
+    /// How old it may become while all is well, if each lock is waited for so long.
+    pub fn patience(busy_timeout: Duration) -> Duration {
+        PULSE_INTERVAL + busy_timeout * LOCKS_A_ROUND
     }
 }
 

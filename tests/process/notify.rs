@@ -3,7 +3,8 @@
 use crate::daemon::Daemon;
 use crate::support::{Crm, World, until};
 use nix::sys::signal::Signal;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// A service manager: a socket, and what has come through it.
 struct Manager {
@@ -80,6 +81,46 @@ fn readiness_is_told_only_once_the_daemon_serves() {
     let ready = manager.hears("READY=1");
     assert!(has(&ready, "STATUS=serving"), "{ready}");
     daemon.stop();
+}
+
+#[test]
+fn a_start_that_makes_the_tables_for_long_asks_for_more_time() {
+    let world = World::new();
+    // The application's own file: while it writes, no table can be made.
+    let db = world.open("app.db");
+    db.execute_batch("CREATE TABLE cases (id INTEGER); PRAGMA journal_mode = WAL;")
+        .expect("a file");
+    db.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut manager = Manager::new(&world);
+    let daemon = manager.start(&world, &[], None);
+    for _ in 0..2 {
+        let more = until("more time", || {
+            manager.read();
+            let asks = |message: &String| message.contains("EXTEND_TIMEOUT_USEC");
+            let found = manager.told.iter().position(asks)?;
+            Some(manager.told.remove(found))
+        });
+        assert!(number(&more, "EXTEND_TIMEOUT_USEC") >= 10_000_000, "{more}");
+    }
+    assert!(!manager.has_heard("READY=1"));
+    db.execute_batch("COMMIT").expect("the lock goes");
+    manager.hears("READY=1");
+    daemon.stop();
+}
+
+#[test]
+fn an_abstract_socket_is_told_as_well() {
+    let world = World::new();
+    let name = format!("handoff-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let socket = UnixDatagram::bind_addr(&address).expect("a socket");
+    socket.set_nonblocking(true).expect("a socket that does not wait");
+    let mut manager = Manager { socket, told: Vec::new() };
+    let mut command = world.command(&["run"]);
+    let daemon = Daemon::start(command.env("NOTIFY_SOCKET", format!("@{name}")));
+    manager.hears("READY=1");
+    daemon.stop();
+    manager.hears("STOPPING=1");
 }
 
 #[test]
