@@ -186,10 +186,8 @@ async fn recover(
         );
     }
     let now = clock.now();
-    // First, or the clamp of times would cut what only has to move.
-    let steps = store.mind_steps(&parts.rules, &clock.mark(), now).await?;
-    logbook.clock_fault(steps);
-    let recovered = store.recover(&parts.rules, now).await?;
+    let recovered = store.recover(&parts.rules, Some(&clock.mark()), now).await?;
+    logbook.clock_fault(recovered.steps);
     for event in &recovered.interrupted {
         logbook.event(event, None);
     }

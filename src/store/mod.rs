@@ -150,6 +150,8 @@ pub enum Event {
 /// What was found and ended at the start.
 #[derive(Debug, Default)]
 pub struct Recovered {
+    /// By how much the clocks were set since the earlier process.
+    pub steps: Steps,
     /// Attempts whose process is gone.
     pub interrupted: Vec<Event>,
     /// Retries that lay impossibly far ahead and were brought forward.
@@ -209,10 +211,17 @@ pub trait Store: Send + Sync + 'static {
     /// others between two: what ends meanwhile can go with it.
     async fn ready(&self) {}
 
-    /// Ends every open attempt of an earlier process as interrupted.
+    /// Moves everything to where the clocks stand now, and ends every open attempt of
+    /// an earlier process as interrupted, in one transaction.
     ///
-    /// The commands that such attempts started have been ended before.
-    async fn recover(&self, rules: &Arc<Rules>, now: Now) -> Result<Recovered, StoreError>;
+    /// The commands that such attempts started have been ended before. Without a mark
+    /// the clocks are taken for never set.
+    async fn recover(
+        &self,
+        rules: &Arc<Rules>,
+        mark: Option<&SteadyMark>,
+        now: Now,
+    ) -> Result<Recovered, StoreError>;
 
     /// Ends open attempts of this process that it does not hold: they were
     /// committed, but their call never began.

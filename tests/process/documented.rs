@@ -107,11 +107,14 @@ fn work(world: &World) -> Daemon {
     for case in ["slow-fenced", "slow-mismatch", "slow-withdrawn"] {
         world.until_attempts(&key(case), 1);
     }
-    let proof = "UPDATE handoff_outbox SET settled_by = 'reply', remote_id = 'x'";
+    // A fact that another process adds makes another version.
+    let fact = "UPDATE handoff_outbox SET version = version + 1,";
+    let proof = format!("{fact} settled_by = 'reply', remote_id = 'x'");
+    let withdrawn = format!("{fact} withdrawn = 1");
     for (sql, case) in [
         ("UPDATE handoff_attempts SET instance = 'x'", "slow-fenced"),
-        (proof, "slow-mismatch"),
-        ("UPDATE handoff_outbox SET withdrawn = 1", "slow-withdrawn"),
+        (&proof, "slow-mismatch"),
+        (&withdrawn, "slow-withdrawn"),
     ] {
         let sql = format!("{sql} WHERE operation_key = ?1");
         lock.execute(&sql, [key(case)]).expect("it is written");

@@ -168,9 +168,16 @@ impl Store for Sqlite {
         self.writer.ready().await;
     }
 
-    async fn recover(&self, rules: &Arc<Rules>, now: Now) -> Result<Recovered, StoreError> {
-        let rules = Arc::clone(rules);
-        self.writer.run(Class::Outcome, move |tx| recover::recover(tx, &rules, now)).await
+    async fn recover(
+        &self,
+        rules: &Arc<Rules>,
+        mark: Option<&SteadyMark>,
+        now: Now,
+    ) -> Result<Recovered, StoreError> {
+        let (rules, mark) = (Arc::clone(rules), mark.cloned());
+        self.writer
+            .run(Class::Outcome, move |tx| recover::recover(tx, &rules, mark.as_ref(), now))
+            .await
     }
 
     async fn disown(

@@ -2,7 +2,7 @@
 
 use super::conclude::{End, Saving};
 use super::steps;
-use crate::clock::Now;
+use crate::clock::{Now, SteadyMark};
 use crate::outbox::outcome::{Ending, NotTakenWhy, Report};
 use crate::outbox::rules::Rules;
 use crate::process::ProcessGroup;
@@ -58,16 +58,20 @@ pub(super) fn left_processes(
     Ok(left_open(db)?.into_iter().filter_map(with_group).collect())
 }
 
-/// Ends what earlier processes left open, and brings impossible times forward.
+/// Moves what clocks that were set have left behind, ends what earlier processes left
+/// open, and brings impossible times forward.
 pub(super) fn recover(
     db: &Connection,
     rules: &Rules,
+    mark: Option<&SteadyMark>,
     now: Now,
 ) -> Result<Recovered, rusqlite::Error> {
+    // First, or the clamp of times would cut what only has to move.
+    let steps = mark.map(|mark| steps::mind(db, rules, mark, now)).transpose()?;
     restore_lost_attempts(db, now)?;
     let open = left_open(db)?;
     let alone = only_suspect(&open);
-    let mut recovered = Recovered::default();
+    let mut recovered = Recovered { steps: steps.unwrap_or_default(), ..Recovered::default() };
     let mut saving = Saving::prepare(db, rules)?;
     for left in &open {
         let ending = Ending::Interrupted { alone: alone.as_ref() == Some(&left.id) };

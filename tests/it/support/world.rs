@@ -62,7 +62,7 @@ impl World {
         let parts = Parts::build(settings.rules(seed), &settings.receivers).unwrap();
         let registry = Registry::build(&settings.receivers, seed).unwrap();
         let rules = Arc::clone(&parts.rules);
-        let recovered = store.recover(&rules, now).await.unwrap();
+        let recovered = store.recover(&rules, None, now).await.unwrap();
         store.mirror(&rules, Mirror::Replace).await.unwrap();
         let supervisor = Supervisor::new(Arc::clone(&store), parts);
         (Self { site, rules, store, now, supervisor, registry, processes, seed }, recovered)
