@@ -148,10 +148,10 @@ impl fmt::Debug for Payload {
 impl Fingerprint {
     /// The fingerprint of a text.
     pub fn of(text: &str) -> Self {
-        let mut digits = [0; 64];
+        let mut digits = vec![0; 64];
         hex::encode_to_slice(Sha256::digest(text.as_bytes()), &mut digits)
             .expect("32 bytes are 64 digits");
-        Self(digits.map(char::from).iter().collect())
+        Self(String::from_utf8(digits).expect("digits are ASCII"))
     }
 
     /// Takes a stored fingerprint as it is; one that is damaged equals no other.

@@ -187,14 +187,17 @@ fn word<T>(
     parse: impl Fn(&str) -> Option<T>,
     damage: &mut Option<String>,
 ) -> Result<Option<T>, rusqlite::Error> {
-    let Some(text) = text(row, column, damage)? else { return Ok(None) };
-    let parsed = parse(&text);
-    if parsed.is_none() {
-        let text: String = text.chars().take(60).collect();
-        *damage =
-            Some(format!("its column {} holds {text:?}, which is no known word", column.name()));
+    if let ValueRef::Text(bytes) = row.get_ref(column as usize)?
+        && let Ok(text) = std::str::from_utf8(bytes)
+        && let Some(known) = parse(text)
+    {
+        return Ok(Some(known));
     }
-    Ok(parsed)
+    let Some(text) = text(row, column, damage)? else { return Ok(None) };
+    let text: String = text.chars().take(60).collect();
+    let column = column.name();
+    *damage = Some(format!("its column {column} holds {text:?}, which is no known word"));
+    Ok(None)
 }
 
 /// Reads a text. SQLite takes any bytes for one; what is no UTF-8 is damage.

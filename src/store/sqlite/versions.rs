@@ -24,12 +24,14 @@ impl<'c> Versions<'c> {
         key: &OperationKey,
         id: i64,
     ) -> Result<Option<String>, rusqlite::Error> {
-        let prefix = format!("{}:{}:v", key.namespace(), key.kind());
-        if !self.in_use.contains_key(&prefix) {
-            self.in_use.insert(prefix.clone(), in_use(self.db, &prefix)?);
+        let text = key.as_str();
+        // namespace ':' type ":v", and then the version.
+        let (prefix, rest) = text.split_at(key.namespace().len() + key.kind().len() + 3);
+        if !self.in_use.contains_key(prefix) {
+            self.in_use.insert(prefix.to_owned(), in_use(self.db, prefix)?);
         }
-        let own = key.version().to_string();
-        let versions = self.in_use.get(&prefix).into_iter().flatten();
+        let own = rest.split(':').next().unwrap_or_default();
+        let versions = self.in_use.get(prefix).into_iter().flatten();
         for version in versions.filter(|version| **version != own) {
             let other = format!("{prefix}{version}:{}", key.subject());
             let mut earlier = self.db.prepare_cached(

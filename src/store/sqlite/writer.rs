@@ -12,18 +12,19 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Jobs that may wait before a caller has to.
-const QUEUE: usize = 1024;
 /// Jobs that share one transaction at most, so that its length stays bounded.
 const GROUP: usize = 256;
 /// The file is left unlocked so long between two groups at least: SQLite's
 /// waiting writers do not queue, they look again, and would starve.
 const GAP: Duration = Duration::from_micros(200);
-/// And so long at least while other programs commit, when it is left unlocked for
-/// as long as it was locked: of the looks of one that waits, every second succeeds.
+/// And for this part of the time for which it was locked: what ends meanwhile goes
+/// with the next group, which pays the more, the longer a commit takes.
+const GAP_PART: u32 = 4;
+/// While other programs commit it is left unlocked so long at least, and as long as
+/// it was locked: of the looks of one that waits, every second succeeds.
 const GAP_SHARED: Duration = Duration::from_millis(1);
 /// For so long another program's commit counts as recent.
 const RECENT: Duration = Duration::from_secs(1);
@@ -85,26 +86,33 @@ impl<T> Pending<T> {
 #[derive(Clone)]
 pub(super) struct Writer {
     db: tokio_rusqlite::Connection,
-    jobs: mpsc::Sender<Vec<Job>>,
-    mark: Arc<Mutex<Option<SteadyMark>>>,
-    neighbours: Arc<Mutex<Neighbours>>,
-    busy_timeout: Duration,
+    desk: Arc<Desk>,
+}
+
+/// What the handles and the connection's thread share.
+struct Desk {
+    place: Place,
+    waiting: Mutex<Vec<Job>>,
+    mark: Mutex<Option<SteadyMark>>,
+    neighbours: Mutex<Neighbours>,
 }
 
 impl Writer {
     /// Starts the writer on an open connection.
     pub(super) fn start(db: tokio_rusqlite::Connection, place: Place) -> Self {
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let mark = Arc::new(Mutex::new(None));
-        let neighbours = Arc::new(Mutex::new(Neighbours::default()));
-        let writer = Self { db, jobs, mark, neighbours, busy_timeout: place.busy_timeout };
-        tokio::spawn(writer.clone().work_off(place, queue));
-        writer
+        let (waiting, mark, neighbours) = Default::default();
+        Self { db, desk: Arc::new(Desk { place, waiting, mark, neighbours }) }
     }
 
-    /// Hands in jobs that belong into the same group.
+    /// Hands in jobs that belong into the same group, and waits until it is committed.
     pub(super) async fn submit(&self, jobs: Vec<Job>) -> Result<(), StoreError> {
-        self.jobs.send(jobs).await.map_err(|_| StoreError::Closed)
+        lock(&self.desk.waiting).extend(jobs);
+        let desk = Arc::clone(&self.desk);
+        let work_off = move |db: &mut Connection| {
+            desk.work_off(db);
+            Ok::<_, rusqlite::Error>(())
+        };
+        self.db.call(work_off).await.map_err(|_| StoreError::Closed)
     }
 
     /// Runs one job.
@@ -130,12 +138,12 @@ impl Writer {
 
     /// Waits until the next group may lock the file.
     pub(super) async fn ready(&self) {
-        if lock(&self.neighbours).left().is_zero() {
+        if lock(&self.desk.neighbours).left().is_zero() {
             return;
         }
-        let neighbours = Arc::clone(&self.neighbours);
+        let desk = Arc::clone(&self.desk);
         let waited = self.db.call(move |db| {
-            Neighbours::yield_to(&neighbours, db);
+            Neighbours::yield_to(&desk.neighbours, db);
             Ok::<_, rusqlite::Error>(())
         });
         // A thread that is gone keeps nobody waiting.
@@ -145,7 +153,7 @@ impl Writer {
     /// Moves what nobody reads of the WAL into the database, and empties it if
     /// that was all. Waits for nobody, and keeps nobody waiting for long.
     pub(super) async fn shrink_log(&self) -> Result<(), StoreError> {
-        let patience = self.busy_timeout;
+        let patience = self.desk.place.busy_timeout;
         let run = move |db: &mut Connection| {
             let moved = |row: &rusqlite::Row<'_>| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
@@ -168,32 +176,25 @@ impl Writer {
 
     /// Keeps the clocks' mark; it goes with the next group. `None` keeps none.
     pub(super) fn keep_mark(&self, mark: Option<SteadyMark>) {
-        *lock(&self.mark) = mark;
+        *lock(&self.desk.mark) = mark;
     }
+}
 
-    /// Commits what comes until every handle that could send more is gone.
-    async fn work_off(self, place: Place, mut queue: mpsc::Receiver<Vec<Job>>) {
-        let Self { db, mark, neighbours, jobs, busy_timeout: _ } = self;
-        drop(jobs);
-        while let Some(mut group) = queue.recv().await {
-            while group.len() < GROUP {
-                let Ok(more) = queue.try_recv() else { break };
-                group.extend(more);
-            }
-            group.sort_by_key(|job| job.class);
-            let mark = lock(&mark).take();
-            let (place, neighbours) = (place.clone(), Arc::clone(&neighbours));
-            let commit = move |db: &mut Connection| {
-                Neighbours::yield_to(&neighbours, db);
-                let locked = commit_group(db, &place, group, mark);
-                lock(&neighbours).last = Some((Instant::now(), locked));
-                Ok::<_, rusqlite::Error>(())
+impl Desk {
+    /// Commits all that waits. What comes while the file is left unlocked before a
+    /// group goes with it.
+    fn work_off(&self, db: &mut Connection) {
+        while !lock(&self.waiting).is_empty() {
+            Neighbours::yield_to(&self.neighbours, db);
+            let mut group = {
+                let mut waiting = lock(&self.waiting);
+                let count = waiting.len().min(GROUP);
+                waiting.drain(..count).collect::<Vec<_>>()
             };
-            // If the connection's thread is gone, every waiting caller sees its
-            // sender dropped.
-            if db.call(commit).await.is_err() {
-                return;
-            }
+            group.sort_by_key(|job| job.class);
+            let mark = lock(&self.mark).take();
+            let locked = commit_group(db, &self.place, group, mark);
+            lock(&self.neighbours).last = Some((Instant::now(), locked));
         }
     }
 }
@@ -248,7 +249,7 @@ impl Neighbours {
     fn left(&self) -> Duration {
         let Some((unlocked, locked)) = self.last else { return Duration::ZERO };
         let shared = self.seen.is_some_and(|seen| seen.elapsed() < RECENT);
-        let gap = if shared { locked.max(GAP_SHARED) } else { GAP };
+        let gap = if shared { locked.max(GAP_SHARED) } else { GAP.max(locked / GAP_PART) };
         gap.saturating_sub(unlocked.elapsed())
     }
 }
