@@ -207,8 +207,8 @@ pub trait Store: Send + Sync + 'static {
     /// done: repeat it, and [`Store::disown`] what may have begun.
     async fn pass(&self, rules: &Arc<Rules>, pass: Pass, now: Now) -> Result<Passed, StoreError>;
 
-    /// Waits until a pass would begin at once, for a store that leaves its file to
-    /// others between two: what ends meanwhile can go with it.
+    /// Waits as long as it pays to wait for what is about to end, so that one pass
+    /// takes it along.
     async fn ready(&self) {}
 
     /// Moves everything to where the clocks stand now, and ends every open attempt of

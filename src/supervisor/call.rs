@@ -56,11 +56,17 @@ impl Tasks {
         self.running.is_empty() && self.ended.is_empty()
     }
 
-    /// Everything that has ended by now.
-    pub(super) fn ended(&mut self) -> Vec<Ended> {
+    /// Whether every call has ended.
+    pub(super) fn are_over(&mut self) -> bool {
         while let Some(ended) = self.running.try_join_next() {
             self.take(ended);
         }
+        self.running.is_empty()
+    }
+
+    /// Everything that has ended by now.
+    pub(super) fn ended(&mut self) -> Vec<Ended> {
+        self.are_over();
         std::mem::take(&mut self.ended)
     }
 

@@ -58,11 +58,13 @@ impl Logbook {
         counts: &Counts,
     ) -> usize {
         let mut ends = 0;
+        // The events come in the order of what was concluded.
+        let mut rest = concluded.iter();
         for event in events {
             let one = match event {
                 Event::Ended { id, .. } | Event::Fenced { id } => {
                     ends += 1;
-                    concluded.iter().find(|one| one.id() == id)
+                    rest.find(|one| one.id() == id)
                 }
                 Event::Settled { .. } => None,
             };

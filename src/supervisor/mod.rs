@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 pub use logbook::Logbook;
@@ -282,11 +283,15 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits until a call has ended, and until the store takes its end. Waits for ever
+    /// Waits until a call has ended, and for others that are about to. Waits for ever
     /// if none is under way.
     async fn answered(&mut self) {
         self.tasks.one().await;
-        self.store.ready().await;
+        // Those that were begun a moment ago may be through as well.
+        yield_now().await;
+        if !self.tasks.are_over() {
+            self.store.ready().await;
+        }
     }
 
     /// Concludes what has ended.

@@ -20,12 +20,12 @@ const GROUP: usize = 256;
 /// The file is left unlocked so long between two groups at least: SQLite's
 /// waiting writers do not queue, they look again, and would starve.
 const GAP: Duration = Duration::from_micros(200);
-/// And for this part of the time for which it was locked: what ends meanwhile goes
-/// with the next group, which pays the more, the longer a commit takes.
-const GAP_PART: u32 = 4;
 /// While other programs commit it is left unlocked so long at least, and as long as
 /// it was locked: of the looks of one that waits, every second succeeds.
 const GAP_SHARED: Duration = Duration::from_millis(1);
+/// What is about to end is waited for during this part of the time that a commit
+/// took: to go with the next group pays the more, the longer a commit takes.
+const PATIENCE_PART: u32 = 4;
 /// For so long another program's commit counts as recent.
 const RECENT: Duration = Duration::from_secs(1);
 
@@ -136,14 +136,15 @@ impl Writer {
         })
     }
 
-    /// Waits until the next group may lock the file.
+    /// Waits until the next group may lock the file, and as long as it pays to wait
+    /// for what is about to end.
     pub(super) async fn ready(&self) {
-        if lock(&self.desk.neighbours).left().is_zero() {
+        if lock(&self.desk.neighbours).left(Wait::ForMore).is_zero() {
             return;
         }
         let desk = Arc::clone(&self.desk);
         let waited = self.db.call(move |db| {
-            Neighbours::yield_to(&desk.neighbours, db);
+            Neighbours::yield_to(&desk.neighbours, db, Wait::ForMore);
             Ok::<_, rusqlite::Error>(())
         });
         // A thread that is gone keeps nobody waiting.
@@ -185,7 +186,7 @@ impl Desk {
     /// group goes with it.
     fn work_off(&self, db: &mut Connection) {
         while !lock(&self.waiting).is_empty() {
-            Neighbours::yield_to(&self.neighbours, db);
+            Neighbours::yield_to(&self.neighbours, db, Wait::ForOthers);
             let mut group = {
                 let mut waiting = lock(&self.waiting);
                 let count = waiting.len().min(GROUP);
@@ -221,9 +222,18 @@ struct Neighbours {
     last: Option<(Instant, Duration)>,
 }
 
+/// What the time between two groups is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Other programs may lock the file.
+    ForOthers,
+    /// Besides, more may end.
+    ForMore,
+}
+
 impl Neighbours {
     /// Leaves the file unlocked for a while after the last group.
-    fn yield_to(shared: &Mutex<Self>, db: &Connection) {
+    fn yield_to(shared: &Mutex<Self>, db: &Connection, wait: Wait) {
         let read = db.prepare_cached("PRAGMA data_version");
         let version = read.and_then(|mut read| read.query_row([], |row| row.get(0)));
         let left = {
@@ -231,7 +241,7 @@ impl Neighbours {
             if let Ok(version) = version {
                 neighbours.note(version);
             }
-            neighbours.left()
+            neighbours.left(wait)
         };
         // Wakes early only if the thread is unparked, which nobody does.
         std::thread::park_timeout(left);
@@ -246,11 +256,12 @@ impl Neighbours {
     }
 
     /// What is left of the time for which the file is left unlocked.
-    fn left(&self) -> Duration {
+    fn left(&self, wait: Wait) -> Duration {
         let Some((unlocked, locked)) = self.last else { return Duration::ZERO };
         let shared = self.seen.is_some_and(|seen| seen.elapsed() < RECENT);
-        let gap = if shared { locked.max(GAP_SHARED) } else { GAP.max(locked / GAP_PART) };
-        gap.saturating_sub(unlocked.elapsed())
+        let gap = if shared { locked.max(GAP_SHARED) } else { GAP };
+        let more = if wait == Wait::ForMore { locked / PATIENCE_PART } else { Duration::ZERO };
+        gap.max(more).saturating_sub(unlocked.elapsed())
     }
 }
 
