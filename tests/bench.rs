@@ -3,19 +3,25 @@
 use serde_json::Value;
 use std::process::Command;
 
-#[test]
-fn the_bench_tells_each_case_as_one_object_and_leaves_nothing_behind() {
+/// Runs the bench in a folder of its own, and reads what it tells.
+fn told(arguments: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new(env!("CARGO_BIN_EXE_handoff"))
-        .args(["bench", "--json", "--rounds", "1", "--operations", "128", "--finished", "128"])
-        .args(["--beside", "300ms", "--folder"])
+        .args(["bench", "--json", "--rounds", "1", "--operations", "128"])
+        .args(arguments)
+        .arg("--folder")
         .arg(folder.path())
         .output()
         .expect("the program runs");
     assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 0);
     let text = String::from_utf8(output.stdout).expect("text");
-    let cases: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+#[test]
+fn the_bench_tells_each_case_as_one_object_and_leaves_nothing_behind() {
+    let cases = told(&["--finished", "128", "--beside", "300ms"]);
     let names: Vec<&str> = cases.iter().filter_map(|case| case["case"].as_str()).collect();
     assert_eq!(
         names,
@@ -38,5 +44,20 @@ fn the_bench_tells_each_case_as_one_object_and_leaves_nothing_behind() {
     }
     assert_eq!(cases[3]["finished"], 128);
     assert_eq!(cases[4]["beside_failed"], 0, "no commit of the other process failed");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 0);
+}
+
+/// It watches an idle daemon for a minute, and so it runs with the long tests only.
+#[test]
+fn the_bench_tells_what_a_running_daemon_costs() {
+    if std::env::var_os("HANDOFF_TEST_LONG").is_none() {
+        return;
+    }
+    let figures = told(&["--beside", "0ms", "--pending", "1000"]).split_off(3);
+    let names: Vec<&str> = figures.iter().filter_map(|figure| figure["case"].as_str()).collect();
+    assert_eq!(names, ["wake_up", "idle_processor", "resident_memory", "recovery_after_kill"]);
+    for figure in &figures {
+        assert!(figure["value"].as_f64().is_some_and(|value| value > 0.0), "{figure}");
+        assert!(figure["unit"].is_string(), "{figure}");
+    }
+    assert!(figures[0]["samples"].as_u64().is_some_and(|samples| samples > 50), "{figures:?}");
 }

@@ -199,8 +199,8 @@ impl World {
         let folder = folder.join(name);
         std::fs::create_dir(&folder)?;
         let configuration = "[store]\nurl = \"sqlite:app.db\"\n[receivers.crm]\n\
-            kind = \"simulated\"\npath = \"crm.db\"\ntimeout = \"2h\"\n\
-            faults = [{ on = \"every\", fault = \"slow\", delay = \"1h\" }]\n\
+            kind = \"simulated\"\npath = \"crm.db\"\ntimeout = \"1h\"\n\
+            faults = [{ on = \"every\", fault = \"slow\", delay = \"30m\" }]\n\
             [receivers.crm.contract]\nmode = \"idempotency_key\"\nwindow = \"forever\"\n";
         std::fs::write(folder.join("handoff.toml"), configuration)?;
         Ok(Self(folder))
