@@ -12,6 +12,7 @@ mod connection;
 mod lock;
 mod meta;
 mod mirror;
+mod neighbours;
 mod operation;
 mod place;
 mod read;
