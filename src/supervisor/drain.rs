@@ -25,7 +25,7 @@ impl Supervisor {
         control: &mut mpsc::Receiver<Control>,
         pulse: &Pulse,
     ) {
-        self.claiming = false;
+        self.stop_claiming();
         let calls = self.in_flight.len();
         tracing::info!(
             event = "draining",
@@ -78,8 +78,9 @@ impl Supervisor {
         }
     }
 
-    /// Ends the wait for every call under way, and names each.
-    fn cut_off(&self) {
+    /// Ends the wait for every call under way, and names each. What came of them
+    /// is saved by the steps that follow.
+    pub fn cut_off(&self) {
         for (id, held) in &self.in_flight {
             tracing::warn!(
                 event = "attempt_cut_off", operation.key = %id.key,

@@ -89,8 +89,21 @@ impl Parts {
         concurrency: usize,
         timeout: Duration,
     ) -> Self {
-        let lane = Lane { receiver, concurrency, timeout };
-        Self { rules: Arc::new(rules), lanes: BTreeMap::from([(name.to_owned(), lane)]) }
+        let parts = Self { rules: Arc::new(rules), lanes: BTreeMap::new() };
+        parts.and(name, receiver, concurrency, timeout)
+    }
+
+    /// The same with one more receiver that is made by the caller.
+    #[must_use]
+    pub fn and(
+        mut self,
+        name: &str,
+        receiver: Arc<dyn Receiver>,
+        concurrency: usize,
+        timeout: Duration,
+    ) -> Self {
+        self.lanes.insert(name.to_owned(), Lane { receiver, concurrency, timeout });
+        self
     }
 }
 
@@ -197,12 +210,12 @@ impl Supervisor {
     /// What the store could not do is done by a later step: an outcome is kept
     /// until it is stored, and no call is made again because a write failed.
     pub async fn step(&mut self, now: Now) -> Result<Progress, StoreError> {
+        // `now` decides whether a window is still open, so a call's time runs from here.
+        let decided = Instant::now();
         self.collect(now);
         if self.unsure {
             self.disown(now).await?;
         }
-        // `now` decides whether a window is still open, so a call's time runs from here.
-        let decided = Instant::now();
         let pass = Pass { concluded: Arc::new(self.unsaved.clone()), slots: self.free_slots() };
         let passed = match self.store.pass(&self.parts.rules, pass, now).await {
             Ok(passed) => passed,
@@ -232,12 +245,14 @@ impl Supervisor {
 
     /// One pass at the present time. A clock that was set is minded first.
     async fn step_at(&mut self, clock: &Clock) -> Result<Progress, StoreError> {
-        let now = clock.now();
+        let mut now = clock.now();
         let mark = clock.mark();
         let known = self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none());
         if !known {
             let steps = self.store.mind_steps(&self.parts.rules, &mark, now).await?;
             self.logbook.clock_fault(steps);
+            // Read anew: that may have taken long.
+            now = clock.now();
         }
         self.mark = Some(mark.clone());
         self.store.keep_mark(mark);
@@ -263,6 +278,11 @@ impl Supervisor {
                 return Ok(total);
             }
         }
+    }
+
+    /// From now on no attempt begins. What is under way goes on, and is saved.
+    pub fn stop_claiming(&mut self) {
+        self.claiming = false;
     }
 
     /// Counts since the start. They go on counting.

@@ -34,3 +34,23 @@ fn parse_mark(value: &str) -> Option<SteadyMark> {
     let boot_time = Duration::from_millis(parts.next()?.parse().ok()?);
     Some(SteadyMark { wall, steady, boot_time, boot_id: parts.next()?.to_owned() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_back_as_it_was_written() {
+        let mark = |wall| SteadyMark {
+            steady: Timestamp::from_millis(70),
+            wall: Timestamp::from_millis(wall),
+            boot_time: Duration::from_millis(5),
+            boot_id: "this-boot".to_owned(),
+        };
+        let mut db = Connection::open_in_memory().unwrap();
+        crate::schema::migrate(&mut db, Timestamp::from_millis(0)).unwrap();
+        write_mark(&db, &mark(60)).unwrap();
+        assert_eq!(read_mark(&db).unwrap(), Some(mark(60)));
+        assert_eq!(parse_mark("70 5"), None);
+    }
+}
