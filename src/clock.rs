@@ -130,6 +130,13 @@ mod system {
     }
 
     impl Steps {
+        /// A moment that was read before these steps, as it would be read after them.
+        #[must_use]
+        pub fn after(self, before: Now) -> Now {
+            let wall = Timestamp(before.wall.0.saturating_add(self.wall));
+            Now { wall, steady: before.steady.plus(self.steady) }
+        }
+
         /// Whether no clock has moved by itself.
         pub fn are_none(self) -> bool {
             self == Self::default()

@@ -39,7 +39,8 @@ impl Supervisor {
         // broke is in flight for ever, but runs no more.
         while !self.tasks.is_empty() {
             self.answered().await;
-            self.collect(clock.now());
+            let (now, _) = self.look(|| (clock.now(), clock.mark()));
+            self.collect(now);
         }
         self.save_all(clock, pulse).await;
         if let Err(error) = self.store.close().await {

@@ -168,6 +168,8 @@ pub struct Supervisor {
     counts: Counts,
     /// Where the clocks stood when what is stored was last in step with them.
     mark: Option<SteadyMark>,
+    /// The same of what is not saved yet.
+    seen: Option<SteadyMark>,
     logbook: Logbook,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
@@ -198,6 +200,7 @@ impl Supervisor {
             claiming: true,
             counts: Counts::default(),
             mark: None,
+            seen: None,
             logbook,
             cut: watch::Sender::new(false),
         }
@@ -243,20 +246,43 @@ impl Supervisor {
         Ok(progress)
     }
 
-    /// One pass at the present time. A clock that was set is minded first.
+    /// One pass at the present time.
     async fn step_at(&mut self, clock: &Clock) -> Result<Progress, StoreError> {
-        let mut now = clock.now();
-        let mark = clock.mark();
-        let known = self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none());
-        if !known {
+        self.step_by(|| (clock.now(), clock.mark())).await
+    }
+
+    /// One pass at the time that is read. A clock that was set is minded first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Supervisor::step`]; before clocks that were set are minded no pass is made.
+    pub async fn step_by(
+        &mut self,
+        read: impl Fn() -> (Now, SteadyMark),
+    ) -> Result<Progress, StoreError> {
+        loop {
+            let (now, mark) = self.look(&read);
+            if self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none()) {
+                self.mark = Some(mark.clone());
+                self.store.keep_mark(mark);
+                return self.step(now).await;
+            }
             let steps = self.store.mind_steps(&self.parts.rules, &mark, now).await?;
             self.logbook.clock_fault(steps);
+            self.mark = Some(mark);
             // Read anew: that may have taken long.
-            now = clock.now();
         }
-        self.mark = Some(mark.clone());
-        self.store.keep_mark(mark);
-        self.step(now).await
+    }
+
+    /// Reads the clocks. Ends that are not stored yet move with them if they were set.
+    fn look(&mut self, read: impl Fn() -> (Now, SteadyMark)) -> (Now, SteadyMark) {
+        let (now, mark) = read();
+        let steps = self.seen.as_ref().map(|seen| mark.steps_since(seen)).unwrap_or_default();
+        if !steps.are_none() {
+            self.unsaved.iter_mut().for_each(|one| Arc::make_mut(one).move_by(steps));
+        }
+        self.seen = Some(mark.clone());
+        (now, mark)
     }
 
     /// Steps until nothing is under way any more and nothing is due at `now`.

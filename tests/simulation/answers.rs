@@ -211,21 +211,18 @@ fn speak(ground: &mut Ground, place: usize, word: Word, kind: OutcomeKind) {
     // A request whose twin was refused may not act: that is not promised.
     call.twin &= kind.may_have_acted() || kind == OutcomeKind::Applied;
     let (process, key, number) = (call.process, call.key.clone(), call.number);
-    let ceiling = ground.lanes[call.lane].retry.retry_after_ceiling;
-    let pause = pause(&word, ground.times.wall(), ceiling).map(Timestamp::as_millis);
+    call.over = Some(ground.times.truth);
+    let asked = asked(&word);
     assert!(ear.send(word).is_ok(), "somebody listens to {key}#{number}");
     ground.count(kind.as_str());
-    ground.told.push(Told { process, key, number, kind, before: false, pause });
+    ground.told.push(Told { process, key, number, kind, before: false, asked, pause: None });
 }
 
-/// The pause that an answer asks for, as far as it is believed.
-fn pause(word: &Word, now: Timestamp, ceiling: Duration) -> Option<Timestamp> {
+/// The pause that an answer asks for.
+fn asked(word: &Word) -> Option<NotBefore> {
     let Word::Report(report) = word else { return None };
     match report.outcome {
-        Outcome::NotTaken { not_before: Some(asked), .. }
-        | Outcome::InProgress { not_before: Some(asked) } => {
-            Some(asked.at(now).min(now.plus(ceiling)))
-        }
+        Outcome::NotTaken { not_before, .. } | Outcome::InProgress { not_before } => not_before,
         _ => None,
     }
 }

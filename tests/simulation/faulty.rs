@@ -3,20 +3,23 @@
 
 use crate::ground::Site;
 use async_trait::async_trait;
-use handoff::clock::{Now, SteadyMark};
+use handoff::clock::{Now, SteadyMark, Steps};
 use handoff::outbox::rules::Rules;
 use handoff::outbox::state::Verb;
 use handoff::process::ProcessGroup;
 use handoff::rusqlite::{self, ffi};
 use handoff::store::{
     Act, Acted, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
-    Recovered, Store, StoreError, Summary,
+    Recovered, Store, StoreError, Summary, Upkeep,
 };
 use handoff::{Operation, OperationKey, RecordError, Recorded};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The write that moves what is stored with a clock that was set.
+const MINDING: &str = "the minding";
 
 /// What a write meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub(crate) enum Fault {
     CrashAfter,
     /// It takes so many milliseconds.
     Slow(i64),
+    /// It takes a second, and somebody sets the wall clock meanwhile.
+    Set(i64),
 }
 
 /// Why a write is refused.
@@ -52,6 +57,7 @@ pub(crate) enum Why {
 pub(crate) struct Faulty {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) site: Site,
+    pub(crate) process: u32,
 }
 
 fn sqlite(code: i32) -> rusqlite::Error {
@@ -88,7 +94,11 @@ impl Faulty {
             Fault::CrashBefore => "crash before a commit",
             Fault::CrashAfter => "crash after a commit",
             Fault::Slow(_) => "slow commit",
+            Fault::Set(_) => "set meanwhile",
         });
+        if what == MINDING && matches!(fault, Fault::CrashBefore | Fault::CrashAfter) {
+            ground.count("crash in a minding");
+        }
         Some(fault)
     }
 
@@ -96,6 +106,11 @@ impl Faulty {
     async fn die<T>(&self) -> T {
         self.site.crash.notify_one();
         std::future::pending().await
+    }
+
+    async fn set(&self, by: i64) {
+        self.site.look().times.set_wall(by);
+        self.take(1_000).await;
     }
 
     async fn take(&self, millis: i64) {
@@ -127,6 +142,11 @@ impl Faulty {
             Some(Fault::Slow(millis)) => {
                 let done = real.await;
                 self.take(millis).await;
+                done
+            }
+            Some(Fault::Set(by)) => {
+                let done = real.await;
+                self.set(by).await;
                 done
             }
         }
@@ -163,6 +183,7 @@ fn claim_failed(saved: Vec<Event>, source: StoreError) -> StoreError {
 #[async_trait]
 impl Store for Faulty {
     async fn pass(&self, rules: &Arc<Rules>, pass: Pass, now: Now) -> Result<Passed, StoreError> {
+        self.site.look().noted(self.process, now);
         let Some(fault) = self.fault("the pass") else {
             let passed = self.store.pass(rules, pass, now).await;
             if passed.is_err() {
@@ -204,11 +225,31 @@ impl Store for Faulty {
                 self.take(millis).await;
                 passed
             }
+            Fault::Set(by) => {
+                let passed = self.store.pass(rules, pass, now).await;
+                self.set(by).await;
+                passed
+            }
         }
     }
 
-    async fn recover(&self, rules: &Arc<Rules>, now: Now) -> Result<Recovered, StoreError> {
-        self.write("the recovery", self.store.recover(rules, now)).await
+    async fn ready(&self) {
+        self.store.ready().await;
+    }
+
+    async fn recover(
+        &self,
+        rules: &Arc<Rules>,
+        mark: Option<&SteadyMark>,
+        now: Now,
+    ) -> Result<Recovered, StoreError> {
+        let recover = async {
+            let early = self.site.look().set_forward_unseen();
+            let recovered = self.store.recover(rules, mark, now).await?;
+            self.site.look().clamp(early);
+            Ok(recovered)
+        };
+        self.write("the recovery", recover).await
     }
 
     async fn disown(
@@ -217,12 +258,30 @@ impl Store for Faulty {
         holding: Vec<AttemptId>,
         now: Now,
     ) -> Result<Vec<Event>, StoreError> {
+        self.site.look().noted(self.process, now);
         self.site.look().count("disowned");
         self.write("the disowning", self.store.disown(rules, holding, now)).await
     }
 
-    async fn bring_forward(&self, rules: &Arc<Rules>, now: Now) -> Result<usize, StoreError> {
-        self.write("the bringing forward", self.store.bring_forward(rules, now)).await
+    async fn mind_steps(
+        &self,
+        rules: &Arc<Rules>,
+        mark: &SteadyMark,
+        now: Now,
+    ) -> Result<Steps, StoreError> {
+        let mind = async {
+            let steps = self.store.mind_steps(rules, mark, now).await?;
+            let mut ground = self.site.look();
+            if steps.wall != 0 {
+                ground.clamp(0);
+                ground.count("minded");
+                if ground.calls.iter().any(|call| call.ear.is_some()) {
+                    ground.count("minded with calls under way");
+                }
+            }
+            Ok(steps)
+        };
+        self.write(MINDING, mind).await
     }
 
     async fn note_process(&self, id: &AttemptId, group: &ProcessGroup) -> Result<(), StoreError> {
@@ -275,6 +334,10 @@ impl Store for Faulty {
 
     fn keep_mark(&self, mark: SteadyMark) {
         self.store.keep_mark(mark);
+    }
+
+    async fn upkeep(&self) -> Result<Upkeep, StoreError> {
+        self.write("the upkeep", self.store.upkeep()).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -4,8 +4,9 @@ use crate::crm::{Crm, Reply, Request};
 use crate::faulty::Fault;
 use crate::lanes::Lane;
 use crate::rows::Seen;
-use crate::time::Times;
-use handoff::outbox::outcome::{OutcomeKind, Report};
+use crate::time::{Frame, Times};
+use handoff::clock::Now;
+use handoff::outbox::outcome::{NotBefore, OutcomeKind, Report};
 use handoff::rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +47,10 @@ pub(crate) struct Ground {
     pub(crate) payloads: BTreeMap<String, String>,
     /// Every row, as it was after the last move.
     pub(crate) seen: BTreeMap<String, Seen>,
+    /// What its times meant.
+    pub(crate) frame: Option<Frame>,
+    /// When that was, in true time.
+    pub(crate) seen_at: i64,
     /// How each attempt had ended then.
     pub(crate) ends: BTreeMap<(String, u32), Option<String>>,
     /// Processes that have died.
@@ -54,8 +59,13 @@ pub(crate) struct Ground {
     pub(crate) cut: BTreeSet<u32>,
     /// Outcomes that a process has heard of and that no pass has stored yet.
     pub(crate) told: Vec<Told>,
-    /// Times before which receivers want no other try, as far as that is stored.
-    pub(crate) pauses: BTreeMap<String, i64>,
+    /// Since when, and until when, receivers want no other try, as far as that is
+    /// stored, in true time.
+    pub(crate) pauses: BTreeMap<String, (i64, i64)>,
+    /// Operations that a person has put forward by a clock that was ahead.
+    pub(crate) ahead: BTreeSet<String>,
+    /// When steps of the clock were last minded, in true time.
+    pub(crate) minded: i64,
     /// Operations of which a process taken for dead has told something.
     pub(crate) late: BTreeSet<String>,
     pub(crate) violations: Vec<String>,
@@ -72,8 +82,10 @@ pub(crate) struct Told {
     pub(crate) kind: OutcomeKind,
     /// It was known before the pass that is under way.
     pub(crate) before: bool,
-    /// The receiver asked for no try before this time, by the wall clock.
-    pub(crate) pause: Option<i64>,
+    /// The receiver asked for no try before this time: as it said it; and, once the
+    /// process has taken note, since when in true time, and for how long.
+    pub(crate) asked: Option<NotBefore>,
+    pub(crate) pause: Option<(i64, i64)>,
 }
 
 /// Where a request is.
@@ -102,6 +114,10 @@ pub(crate) struct Call {
     pub(crate) payload: String,
     pub(crate) process: u32,
     pub(crate) suspect: bool,
+    /// When it was decided on, in true time.
+    pub(crate) begun: i64,
+    /// When its process stopped listening, in true time.
+    pub(crate) over: Option<i64>,
     /// When its process gives it up, in true time.
     pub(crate) deadline: i64,
     pub(crate) stage: Stage,
@@ -153,6 +169,40 @@ impl Ground {
         let what = what.into();
         self.note(format!("VIOLATION: {what}"));
         self.violations.push(what);
+    }
+
+    /// A process has taken note of all that it was told.
+    pub(crate) fn noted(&mut self, process: u32, now: Now) {
+        let truth = self.decided;
+        let is_new = |told: &&mut Told| told.process == process && !told.before;
+        for told in self.told.iter_mut().filter(is_new) {
+            told.before = true;
+            let pause = |asked: NotBefore| asked.at(now.wall).since(now.wall).as_millis();
+            told.pause = told.asked.map(|asked| (truth, pause(asked) as i64));
+        }
+    }
+
+    /// By so much the wall clock was set forward since what is stored was last in
+    /// step with it, where no daemon can know: in another boot.
+    pub(crate) fn set_forward_unseen(&self) -> i64 {
+        let frame = crate::rows::frame(&self.db, &self.times);
+        let other = frame.filter(|frame| frame.boot != self.times.boot());
+        other.map_or(0, |frame| self.times.set_since(&frame).max(0))
+    }
+
+    /// Times that lie further off than any pause are brought forward: at each start,
+    /// and when the clock was set. By `early` the clock was set forward unseen.
+    pub(crate) fn clamp(&mut self, early: i64) {
+        for (key, (_, pause)) in &mut self.pauses {
+            *pause -= early;
+            let lane = self.seen.get(key).map(|row| &row.receiver);
+            let lane = self.lanes.iter().find(|one| Some(one.name()) == lane.map(String::as_str));
+            if let Some(lane) = lane {
+                *pause = (*pause).min(self.times.truth + lane.longest());
+            }
+        }
+        self.ahead.clear();
+        self.minded = self.times.truth;
     }
 
     /// What an operation must be delivered with.

@@ -105,7 +105,8 @@ impl Lane {
             Mode::Exists => Contract::create_only(window, exists),
             Mode::Overwrites => Contract::upsert(window, None),
         };
-        let longer = chance.pick(&[0, 0, 3_000]);
+        // A small step of the clock is not minded.
+        let longer = chance.pick(&[1_000, 1_000, 3_000]);
         Contract {
             atomic: truth.atomic,
             settle_delay: if truth.atomic { Duration::ZERO } else { millis(truth.settle + longer) },
@@ -168,6 +169,11 @@ impl Lane {
     pub(crate) fn lateness(&self) -> i64 {
         let harmless = self.truth.atomic || self.truth.mode == Mode::Blind;
         self.truth.settle + if harmless { HARMLESS } else { 0 }
+    }
+
+    /// The longest pause, in milliseconds.
+    pub(crate) fn longest(&self) -> i64 {
+        i64::try_from(self.retry.longest().as_millis()).unwrap()
     }
 
     fn kind_rules(&self) -> OperationType {

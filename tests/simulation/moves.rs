@@ -4,6 +4,7 @@
 use crate::answers;
 use crate::chance::Chance;
 use crate::faulty::{Fault, Why};
+use crate::time::STEP_MIN;
 use crate::world::{World, settle, step};
 use handoff::outbox::state::Verb;
 use handoff::store::{Act, Acted};
@@ -84,7 +85,6 @@ impl World {
             }
             Move::Pass(by) => self.pass(by).await,
             Move::SetWall(by) => {
-                self.set_back |= by < 0;
                 self.site.look().times.set_wall(by);
                 self.count(if by < 0 { "set back" } else { "set forward" });
             }
@@ -115,10 +115,7 @@ impl World {
             10 if self.temper.patient => self.chance.between(1, 7_000) as i64 * SECOND,
             _ => self.chance.between(1_000, 20_000) as i64,
         };
-        let step = self.chance.pick(&[-3 * HOUR, -90 * SECOND, -400, 400, 90 * SECOND, 3 * HOUR]);
-        // Nothing is promised of a clock that is set back before the first daemon
-        // of a boot has looked at it.
-        let step = if self.rebooted { step.abs() } else { step };
+        let step = self.draw_step();
         let serves = self.process.is_some();
         let awaited = answers::are_awaited(&self.site.look());
         let answers = if awaited { 40 } else { 0 };
@@ -146,7 +143,7 @@ impl World {
         } else {
             moves.push((30, Move::Start));
             // Of a clock that is set back while the machine is off nothing is promised.
-            if !self.set_back {
+            if !self.is_set_back() {
                 moves.push((self.temper.clocks, Move::Reboot));
             }
         }
@@ -154,6 +151,24 @@ impl World {
             moves.push((6, Move::StepUndead));
         }
         self.chance.weighed(&moves)
+    }
+
+    /// A step of the wall clock. What is too small to be minded does not come in rows.
+    fn draw_step(&mut self) -> i64 {
+        let step = self.chance.pick(&[-3 * HOUR, -90 * SECOND, -400, 400, 90 * SECOND, 3 * HOUR]);
+        let times = &self.site.look().times;
+        let again = times.drift_since(times.truth - 20 * SECOND) > 0;
+        let step = if again && step.abs() < STEP_MIN { 90 * SECOND * step.signum() } else { step };
+        // Nothing is promised of a clock that is set back before the first daemon
+        // of a boot has looked at it.
+        if self.rebooted { step.abs() } else { step }
+    }
+
+    /// The wall clock was set back since the last daemon kept it.
+    fn is_set_back(&self) -> bool {
+        let ground = self.site.look();
+        let frame = crate::rows::frame(&ground.db, &ground.times);
+        frame.is_some_and(|frame| ground.times.set_since(&frame) < 0)
     }
 
     /// How long until the next operation falls due.
@@ -170,6 +185,7 @@ impl World {
         for _ in 0..many {
             let why = self.chance.pick(&[Why::Busy, Why::Full, Why::Unavailable, Why::Failed]);
             let slow = self.chance.pick(&[300, 4_000, 6_500]);
+            let step = self.draw_step();
             let (saved, claimed) = (self.chance.one_in(2), self.chance.one_in(2));
             let fault = self.chance.weighed(&[
                 (2, Fault::Refused(why)),
@@ -180,6 +196,7 @@ impl World {
                 (self.temper.crashes.min(2), Fault::CrashBefore),
                 (self.temper.crashes.min(2), Fault::CrashAfter),
                 (3, Fault::Slow(slow)),
+                (self.temper.clocks.min(2), Fault::Set(step)),
             ]);
             self.site.look().plan.push_back(fault);
         }
@@ -260,8 +277,15 @@ impl World {
         let now = self.site.look().times.now();
         let done = self.unless_it_dies(process.store.act(&process.rules, act, now)).await;
         self.site.look().plan.clear();
-        // A retry waits for nothing.
-        self.site.look().pauses.remove(&key);
+        {
+            // A retry waits for nothing.
+            let mut ground = self.site.look();
+            ground.pauses.remove(&key);
+            let frame = crate::rows::frame(&ground.db, &ground.times);
+            if frame.is_some_and(|frame| ground.times.set_since(&frame) > 0) {
+                ground.ahead.insert(key.clone());
+            }
+        }
         let moved = match verb {
             Verb::Retry => &mut self.moved.retried,
             Verb::Withdraw => &mut self.moved.withdrawn,
@@ -307,11 +331,7 @@ impl World {
         self.note(format!("  {done:?}"));
         if let Some(Ok(())) = done {
             process.rules = rules;
-            let mut ground = self.site.look();
-            ground.lanes = lanes;
-            // Another ceiling may have been in force when a pause was stored.
-            ground.pauses.clear();
-            drop(ground);
+            self.site.look().lanes = lanes;
             self.count("reloaded");
         }
         self.process = Some(process);

@@ -44,6 +44,8 @@ impl Adapter {
             payload: attempt.payload().to_owned(),
             process: self.process,
             suspect: attempt.is_suspect(),
+            begun: ground.decided,
+            over: None,
             deadline: ground.decided + self.timeout,
             stage: Stage::UnderWay,
             doubled: false,
@@ -89,6 +91,7 @@ impl Drop for GivenUp {
             OutcomeKind::Unknown
         };
         ground.give_up(self.place);
+        ground.calls[self.place].over = Some(now);
         ground.note(format!("  given up {name}: {kind}"));
         ground.count(if kind == OutcomeKind::CutOff { "cut off" } else { "timed out" });
         let call = &ground.calls[self.place];
@@ -98,6 +101,7 @@ impl Drop for GivenUp {
             number: call.number,
             kind,
             before: false,
+            asked: None,
             pause: None,
         };
         ground.told.push(told);

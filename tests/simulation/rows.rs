@@ -1,7 +1,8 @@
 //! The rows of the database as an auditor sees them.
 
+use crate::time::{Frame, Times};
 use handoff::rusqlite::types::Value;
-use handoff::rusqlite::{Connection, Row};
+use handoff::rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 
 /// One operation.
@@ -23,6 +24,10 @@ pub(crate) struct Seen {
     pub(crate) withdrawn: bool,
     pub(crate) deliver_after: Option<i64>,
     pub(crate) recorded: String,
+    pub(crate) version: i64,
+    pub(crate) possible_until: Option<i64>,
+    pub(crate) failed_at: Option<i64>,
+    pub(crate) budget_start: Option<i64>,
 }
 
 /// One attempt.
@@ -49,7 +54,8 @@ impl Try {
 
 const ALL: &str = "SELECT o.operation_key, o.receiver, o.state, o.blocked_reason, o.effect,
     o.attempts, o.due_at, o.remote_id, o.settled_by, o.last_error, o.sent_at, o.open_number,
-    o.not_before, o.granted, o.withdrawn, a.deliver_after, a.payload
+    o.not_before, o.granted, o.withdrawn, a.deliver_after, a.payload,
+    o.version, o.possible_until, o.failed_at, o.budget_start
   FROM handoff_outbox AS o JOIN handoff_approvals AS a USING (operation_key) ORDER BY o.id";
 
 /// Every operation by its key.
@@ -72,6 +78,10 @@ pub(crate) fn operations(db: &Connection) -> BTreeMap<String, Seen> {
             withdrawn: row.get(14)?,
             deliver_after: row.get(15)?,
             recorded: row.get(16)?,
+            version: row.get(17)?,
+            possible_until: row.get(18)?,
+            failed_at: row.get(19)?,
+            budget_start: row.get(20)?,
         };
         Ok((row.get(0)?, seen))
     };
@@ -98,6 +108,13 @@ pub(crate) fn attempts(db: &Connection, key: &str) -> Vec<Try> {
         request, spent, alone FROM handoff_attempts WHERE operation_key = ?1 ORDER BY number";
     let mut query = db.prepare_cached(sql).unwrap();
     query.query_map([key], read).unwrap().map(Result::unwrap).collect()
+}
+
+/// What the stored times mean; `None` before the first daemon has started.
+pub(crate) fn frame(db: &Connection, times: &Times) -> Option<Frame> {
+    let sql = "SELECT value FROM handoff_meta WHERE name = 'clock.steady'";
+    let mark = db.prepare_cached(sql).unwrap().query_row([], |row| row.get(0)).optional();
+    mark.unwrap().map(|mark: String| times.frame(&mark))
 }
 
 /// The single number that a query gives.

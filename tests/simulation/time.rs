@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Where the wall clock starts: far from the machine's, which stamps recordings.
 const START: i64 = 4_102_444_800_000;
 
+/// Smaller steps of a clock are not minded.
+pub(crate) const STEP_MIN: i64 = 1_000;
+
 /// True time, the wall clock and the daemon's steady clock, in milliseconds.
 #[derive(Debug)]
 pub(crate) struct Times {
@@ -13,15 +16,29 @@ pub(crate) struct Times {
     pub(crate) truth: i64,
     wall: i64,
     reading: Reading,
-    boot: u32,
-    booted: i64,
+    /// When each boot began, in true time.
+    boots: Vec<i64>,
+    /// Steps of the wall clock that are too small to be minded, with their time.
+    small: Vec<(i64, i64)>,
+}
+
+/// What stored times mean in true time, by the clocks' mark that is stored with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// The wall clock when no time had passed.
+    pub(crate) wall: i64,
+    /// The steady clock then.
+    pub(crate) steady: i64,
+    pub(crate) boot: usize,
+    /// When the mark was taken, in true time.
+    pub(crate) taken: i64,
 }
 
 impl Times {
     pub(crate) fn new() -> Self {
         let now = Now::at(Timestamp::from_millis(START));
         let reading = Reading { now, boot_time: Duration::ZERO };
-        Self { truth: 0, wall: START, reading, boot: 1, booted: 0 }
+        Self { truth: 0, wall: START, reading, boots: vec![0], small: Vec::new() }
     }
 
     /// What the daemon reads.
@@ -44,7 +61,15 @@ impl Times {
     /// Somebody sets the wall clock.
     pub(crate) fn set_wall(&mut self, by: i64) {
         self.wall += by;
+        if by.abs() < STEP_MIN {
+            self.small.push((self.truth, by));
+        }
         self.read();
+    }
+
+    /// By so much the small steps since then can have moved what is stored.
+    pub(crate) fn drift_since(&self, truth: i64) -> i64 {
+        self.small.iter().filter(|(at, _)| *at >= truth).map(|(_, by)| by.abs()).sum()
     }
 
     fn read(&mut self) {
@@ -52,11 +77,30 @@ impl Times {
     }
 
     fn since_boot(&self) -> Duration {
-        Duration::from_millis((self.truth - self.booted).unsigned_abs())
+        Duration::from_millis((self.truth - self.boots[self.boot()]).unsigned_abs())
+    }
+
+    pub(crate) fn boot(&self) -> usize {
+        self.boots.len() - 1
     }
 
     fn boot_id(&self) -> String {
-        format!("boot-{}", self.boot)
+        format!("boot-{}", self.boot())
+    }
+
+    /// What a stored mark says: both clocks, the time since boot, and the boot.
+    pub(crate) fn frame(&self, mark: &str) -> Frame {
+        let mut parts = mark.split(' ');
+        let mut number = || parts.next().unwrap().parse::<i64>().unwrap();
+        let (wall, steady, since_boot) = (number(), number(), number());
+        let boot = parts.next().unwrap().trim_start_matches("boot-").parse().unwrap();
+        let taken = self.boots[boot] + since_boot;
+        Frame { wall: wall - taken, steady: steady - taken, boot, taken }
+    }
+
+    /// By so much the wall clock was set since then.
+    pub(crate) fn set_since(&self, frame: &Frame) -> i64 {
+        self.wall - self.truth - frame.wall
     }
 
     /// What the daemon keeps of its clock.
@@ -71,8 +115,7 @@ impl Times {
 
     /// The machine starts anew.
     pub(crate) fn reboot(&mut self) {
-        self.boot += 1;
-        self.booted = self.truth;
+        self.boots.push(self.truth);
     }
 
     /// The daemon believes that less time has gone by than has.

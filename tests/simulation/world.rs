@@ -4,7 +4,7 @@
 use crate::chance::Chance;
 use crate::crm::Crm;
 use crate::faulty::Faulty;
-use crate::ground::{Ground, Site};
+use crate::ground::{Call, Ground, Site};
 use crate::lanes::{Lane, millis, rules};
 use crate::laws::rows::Moved;
 use crate::moves::Temper;
@@ -42,8 +42,6 @@ pub(crate) struct World {
     /// One that was taken for dead and still listens to its calls.
     pub(crate) undead: Option<Process>,
     processes: u32,
-    /// The wall clock was set back, and the daemon has not noticed yet.
-    pub(crate) set_back: bool,
     /// The machine was started anew, and no daemon since.
     pub(crate) rebooted: bool,
     pub(crate) moved: Moved,
@@ -95,11 +93,15 @@ impl World {
             decided: 0,
             payloads: Default::default(),
             seen: Default::default(),
+            frame: None,
+            seen_at: 0,
             ends: Default::default(),
             dead: Default::default(),
             cut: Default::default(),
             told: Vec::new(),
             pauses: Default::default(),
+            ahead: Default::default(),
+            minded: 0,
             late: Default::default(),
             violations: Vec::new(),
             trace: Vec::new(),
@@ -116,7 +118,6 @@ impl World {
             process: None,
             undead: None,
             processes: 0,
-            set_back: false,
             rebooted: false,
             moved: Moved::default(),
             next_due: None,
@@ -178,7 +179,7 @@ impl World {
         let instance = format!("process-{number}");
         let store = Sqlite::open(&settings, Access::Create, &instance).await.unwrap();
         let store: Arc<dyn Store> =
-            Arc::new(Faulty { store: Arc::new(store), site: self.site.clone() });
+            Arc::new(Faulty { store: Arc::new(store), site: self.site.clone(), process: number });
         let lanes = self.site.look().lanes.clone();
         let parts = self.parts(&lanes, number);
         let rules = Arc::clone(&parts.rules);
@@ -198,17 +199,14 @@ impl World {
             }
             self.pass(100).await;
         }
-        self.set_back = false;
         self.rebooted = false;
-        // A start brings forward what lies too far ahead.
-        self.site.look().pauses.clear();
         let supervisor = Supervisor::new(Arc::clone(&store), parts);
         self.process = Some(Process { number, supervisor, store, rules });
     }
 
     /// One pass of the process that serves.
     pub(crate) async fn step(&mut self) -> Option<Result<Progress, StoreError>> {
-        self.notice_the_clock().await;
+        self.look_after().await?;
         let process = self.process.as_mut()?;
         let number = process.number;
         let stepped = step(&self.site, process).await;
@@ -229,26 +227,17 @@ impl World {
         stepped
     }
 
-    /// As the daemon's loop does before its pass.
-    async fn notice_the_clock(&mut self) {
-        let Some(process) = &self.process else { return };
-        if std::mem::take(&mut self.set_back) {
-            let (now, mark) = {
-                let ground = self.site.look();
-                (ground.times.now(), ground.times.mark())
-            };
-            process.store.keep_mark(mark);
-            let brought = process.store.bring_forward(&process.rules, now);
-            match self.unless_it_dies(brought).await {
-                None => self.crash(false).await,
-                Some(done) => {
-                    self.note(format!("  brought forward: {done:?}"));
-                    let mut ground = self.site.look();
-                    ground.seen = crate::rows::operations(&ground.db);
-                    ground.pauses.clear();
-                }
+    /// As the daemon's loop does before a pass, now and then.
+    async fn look_after(&mut self) -> Option<()> {
+        let store = Arc::clone(&self.process.as_ref()?.store);
+        if self.chance.one_in(8) {
+            if self.unless_it_dies(store.upkeep()).await.is_none() {
+                self.crash(false).await;
+                self.site.look().plan.clear();
+                return None;
             }
         }
+        Some(())
     }
 
     /// The outcomes that a process knew before its pass are stored now.
@@ -269,10 +258,14 @@ impl World {
                     ground.count("late success");
                 }
             }
-            if let Some(pause) = told.pause
+            if let Some((noted, pause)) = told.pause
                 && serves
             {
-                ground.pauses.insert(told.key.clone(), pause);
+                let of = |call: &&Call| call.key == told.key && call.number == told.number;
+                let lane = ground.calls.iter().find(of).unwrap().lane;
+                let ceiling = ground.lanes[lane].retry.retry_after_ceiling;
+                let until = noted + pause.min(ceiling.as_millis() as i64);
+                ground.pauses.insert(told.key.clone(), (noted, until));
             }
             if !serves && stored.as_deref() != Some(told.kind.as_str()) {
                 ground.count("fenced");
@@ -378,17 +371,12 @@ pub(crate) async fn step(
     site: &Site,
     process: &mut Process,
 ) -> Option<Result<Progress, StoreError>> {
-    let (now, mark) = {
+    let read = || {
         let mut ground = site.look();
         ground.decided = ground.times.truth;
-        let number = process.number;
-        ground.told.iter_mut().filter(|told| told.process == number).for_each(|told| {
-            told.before = true;
-        });
         (ground.times.now(), ground.times.mark())
     };
-    process.store.keep_mark(mark);
-    unless(site, process.supervisor.step(now)).await
+    unless(site, process.supervisor.step_by(read)).await
 }
 
 /// Goes on with the clock, ends what was left open, makes the names known.
@@ -403,12 +391,17 @@ async fn recover(
         ground.times.resume(mark.as_ref());
         for place in 0..ground.calls.len() {
             ground.give_up(place);
+            let now = ground.times.truth;
+            let call = &mut ground.calls[place];
+            if call.ear.is_none() {
+                call.over.get_or_insert(now);
+            }
         }
         ground.bury();
         (ground.times.now(), ground.times.mark())
     };
-    store.keep_mark(mark);
-    let recovered = store.recover(rules, now).await?;
+    store.keep_mark(mark.clone());
+    let recovered = store.recover(rules, Some(&mark), now).await?;
     store.mirror(rules, Mirror::Replace).await?;
     Ok(recovered.interrupted.len())
 }

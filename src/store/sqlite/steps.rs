@@ -39,16 +39,20 @@ pub(super) fn mind(
     Ok(steps)
 }
 
-/// What is backing off waits as long as it would have, by a clock that was not set.
-/// Where a later delivery was asked for too, the claim sees to that.
+/// What backs off waits as long as it would have, by a clock that was not set; also
+/// once what is under way has ended, or a late answer has ended its block. Where a
+/// later delivery was asked for too, the claim sees to that.
 fn move_pauses(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
-    db.prepare_cached(
-        "UPDATE handoff_outbox
-            SET not_before = not_before + ?1,
-                due_at = CASE WHEN due_at IS NOT NULL THEN not_before + ?1 END
-          WHERE state = 'pending' AND open_number IS NULL AND not_before IS NOT NULL",
-    )?
-    .execute([by])?;
+    for rows in UNSETTLED {
+        db.prepare_cached(&format!(
+            "UPDATE handoff_outbox
+                SET not_before = not_before + ?1,
+                    due_at = CASE WHEN open_number IS NOT NULL THEN due_at
+                                  WHEN due_at IS NOT NULL THEN not_before + ?1 END
+              WHERE not_before IS NOT NULL AND {rows}"
+        ))?
+        .execute([by])?;
+    }
     Ok(())
 }
 

@@ -29,6 +29,9 @@ pub(crate) fn check(ground: &mut Ground, call: &Call, timeout: i64) {
             earlier_ones_are_stored(ground, call, &tries[..place], &mut broken);
             a_repeat_is_allowed(&lane, &tries[..place], &tries[place], timeout, &mut broken);
             a_try_is_left(ground, call, &tries[..place], &mut broken);
+            let doubtful = tries[..place].iter().filter(|one| one.is_doubtful());
+            let doubtful: Vec<u32> = doubtful.map(|one| one.number).collect();
+            super::times::check_call(ground, call, &doubtful, timeout, &mut broken);
         }
     }
     let held_up = ground.times.truth - ground.decided;
@@ -88,17 +91,13 @@ fn it_is_open_and_ours(ground: &Ground, call: &Call, stored: &Try, broken: &mut 
     if is_open != Ok(true) {
         broken.push("its operation does not wait for it".to_owned());
     }
-    if ground.pauses.get(&call.key).is_some_and(|pause| stored.started_at < *pause) {
-        broken.push("it began before the receiver wants it".to_owned());
-    }
     let Some(before) = ground.seen.get(&call.key) else { return };
     if before.state != "pending" {
         broken.push(format!("it was {} before", before.state));
     }
-    for (what, time) in [("asked for", before.deliver_after), ("due", before.not_before)] {
-        if time.is_some_and(|time| stored.started_at < time) {
-            broken.push(format!("it began before it was {what}"));
-        }
+    // The application means the wall clock.
+    if before.deliver_after.is_some_and(|time| stored.started_at < time) {
+        broken.push("it began before it was asked for".to_owned());
     }
 }
 

@@ -3,3 +3,4 @@
 
 pub(crate) mod call;
 pub(crate) mod rows;
+pub(crate) mod times;

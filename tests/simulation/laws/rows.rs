@@ -34,6 +34,7 @@ pub(crate) fn check(ground: &mut Ground, moved: &Moved) {
         }
         its_attempts_are_counted(ground, key, row, &mut say);
         the_receiver_agrees(ground, key, row, &mut say);
+        super::times::check_row(ground, key, row, &mut say);
         if let Some(before) = ground.seen.get(key) {
             it_moved_as_it_may(key, before, row, moved, &mut say);
         }
@@ -45,6 +46,8 @@ pub(crate) fn check(ground: &mut Ground, moved: &Moved) {
         ground.violation(what);
     }
     ground.seen = now;
+    ground.frame = crate::rows::frame(&ground.db, &ground.times);
+    ground.seen_at = ground.times.truth;
 }
 
 fn everything_recorded_is_there(
@@ -72,6 +75,9 @@ fn no_end_is_overwritten(ground: &mut Ground, key: &str, broken: &mut Vec<String
     for one in attempts(&ground.db, key) {
         let place = (key.to_owned(), one.number);
         let before = ground.ends.insert(place, one.outcome.clone()).flatten();
+        if before != one.outcome {
+            broken.extend(super::times::check_end(ground, key, &one));
+        }
         let (Some(before), now) = (before, one.outcome.as_deref().unwrap_or("open")) else {
             continue;
         };
@@ -187,7 +193,16 @@ pub(crate) fn check_facts(
         assert!(!proves || lane.contract.exists == Exists::Proof);
         let facts = recomputed(&|sql| rows(&ground.db, sql), key, proves);
         // The time that a receiver asked for is not kept with its attempt.
-        let mut facts = Facts { not_before: row.facts.not_before, ..facts };
+        // And of a clock that was set nothing but what it has moved.
+        let budget_start = facts.budget_start.and(row.facts.budget_start);
+        let not_before = row.facts.not_before;
+        let mut facts = Facts { not_before, budget_start, ..facts };
+        if facts.open.is_some()
+            && let Some((possible, stored)) =
+                facts.possible.as_mut().zip(row.facts.possible.as_ref())
+        {
+            possible.until = possible.until.max(stored.until);
+        }
         if ground.late.contains(key) {
             // What a late answer takes the place of may have ended after it.
             facts.failed_at =
