@@ -211,11 +211,20 @@ fn speak(ground: &mut Ground, place: usize, word: Word, kind: OutcomeKind) {
     // A request whose twin was refused may not act: that is not promised.
     call.twin &= kind.may_have_acted() || kind == OutcomeKind::Applied;
     let (process, key, number) = (call.process, call.key.clone(), call.number);
-    call.over = Some(ground.times.truth);
+    call.over.get_or_insert(ground.times.truth);
     let asked = asked(&word);
     assert!(ear.send(word).is_ok(), "somebody listens to {key}#{number}");
     ground.count(kind.as_str());
-    ground.told.push(Told { process, key, number, kind, before: false, asked, pause: None });
+    ground.told.push(Told {
+        process,
+        key,
+        number,
+        kind,
+        ready: false,
+        before: false,
+        asked,
+        pause: None,
+    });
 }
 
 /// The pause that an answer asks for.

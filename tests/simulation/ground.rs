@@ -80,6 +80,8 @@ pub(crate) struct Told {
     pub(crate) key: String,
     pub(crate) number: u32,
     pub(crate) kind: OutcomeKind,
+    /// It was known when the clock was read for the step that is under way.
+    pub(crate) ready: bool,
     /// It was known before the pass that is under way.
     pub(crate) before: bool,
     /// The receiver asked for no try before this time: as it said it; and, once the
@@ -116,7 +118,7 @@ pub(crate) struct Call {
     pub(crate) suspect: bool,
     /// When it was decided on, in true time.
     pub(crate) begun: i64,
-    /// When its process stopped listening, in true time.
+    /// When it was given up, or its answer was heard, in true time.
     pub(crate) over: Option<i64>,
     /// When its process gives it up, in true time.
     pub(crate) deadline: i64,
@@ -174,7 +176,7 @@ impl Ground {
     /// A process has taken note of all that it was told.
     pub(crate) fn noted(&mut self, process: u32, now: Now) {
         let truth = self.decided;
-        let is_new = |told: &&mut Told| told.process == process && !told.before;
+        let is_new = |told: &&mut Told| told.process == process && told.ready && !told.before;
         for told in self.told.iter_mut().filter(is_new) {
             told.before = true;
             let pause = |asked: NotBefore| asked.at(now.wall).since(now.wall).as_millis();
@@ -264,6 +266,7 @@ impl Ground {
         let call = &mut self.calls[place];
         let lateness = self.lanes[call.lane].lateness();
         call.until.get_or_insert(now + lateness);
+        call.over.get_or_insert(now);
     }
 
     /// The process that waited for it is dead. The receiver may be at work until

@@ -91,7 +91,6 @@ impl Drop for GivenUp {
             OutcomeKind::Unknown
         };
         ground.give_up(self.place);
-        ground.calls[self.place].over = Some(now);
         ground.note(format!("  given up {name}: {kind}"));
         ground.count(if kind == OutcomeKind::CutOff { "cut off" } else { "timed out" });
         let call = &ground.calls[self.place];
@@ -100,6 +99,7 @@ impl Drop for GivenUp {
             key: call.key.clone(),
             number: call.number,
             kind,
+            ready: false,
             before: false,
             asked: None,
             pause: None,

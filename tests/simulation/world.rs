@@ -258,11 +258,15 @@ impl World {
                     ground.count("late success");
                 }
             }
+            let of = |call: &&Call| call.key == told.key && call.number == told.number;
+            let call = ground.calls.iter().find(of).unwrap();
+            let (lane, begun, minded) = (call.lane, call.begun, ground.minded);
+            if serves && begun < minded {
+                ground.count("answered after a step");
+            }
             if let Some((noted, pause)) = told.pause
                 && serves
             {
-                let of = |call: &&Call| call.key == told.key && call.number == told.number;
-                let lane = ground.calls.iter().find(of).unwrap().lane;
                 let ceiling = ground.lanes[lane].retry.retry_after_ceiling;
                 let until = noted + pause.min(ceiling.as_millis() as i64);
                 ground.pauses.insert(told.key.clone(), (noted, until));
@@ -371,9 +375,12 @@ pub(crate) async fn step(
     site: &Site,
     process: &mut Process,
 ) -> Option<Result<Progress, StoreError>> {
+    let number = process.number;
     let read = || {
         let mut ground = site.look();
         ground.decided = ground.times.truth;
+        let ours = ground.told.iter_mut().filter(|told| told.process == number);
+        ours.for_each(|told| told.ready = true);
         (ground.times.now(), ground.times.mark())
     };
     unless(site, process.supervisor.step_by(read)).await
@@ -391,11 +398,6 @@ async fn recover(
         ground.times.resume(mark.as_ref());
         for place in 0..ground.calls.len() {
             ground.give_up(place);
-            let now = ground.times.truth;
-            let call = &mut ground.calls[place];
-            if call.ear.is_none() {
-                call.over.get_or_insert(now);
-            }
         }
         ground.bury();
         (ground.times.now(), ground.times.mark())

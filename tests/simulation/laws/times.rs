@@ -138,7 +138,7 @@ pub(crate) fn check_end(ground: &Ground, key: &str, stored: &Try) -> Option<Stri
     let same = |call: &&Call| call.key == key && call.number == stored.number;
     let over = ground.calls.iter().find(same)?.over?;
     let finished = stored.finished? - frame.steady;
-    let drift = ground.times.drift_since(frame.taken);
+    let drift = ground.times.drift_since(frame.taken.min(over));
     let early = finished + drift < over;
     early.then(|| format!("{key}#{} ended at {over}, stored is {finished}", stored.number))
 }
