@@ -265,7 +265,8 @@ impl Ground {
         let now = self.times.truth;
         let call = &mut self.calls[place];
         let lateness = self.lanes[call.lane].lateness();
-        call.until.get_or_insert(now + lateness);
+        let latest = now + lateness;
+        call.until = Some(call.until.map_or(latest, |until| until.min(latest)));
         call.over.get_or_insert(now);
     }
 

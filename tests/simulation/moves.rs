@@ -124,7 +124,7 @@ impl World {
             (6, Move::Record),
             (answers, Move::Answer),
             (14, Move::Pass(by)),
-            (self.temper.clocks, Move::SetWall(step)),
+            (if awaited { 2 } else { 1 } * self.temper.clocks, Move::SetWall(step)),
         ];
         if serves {
             moves.extend([
