@@ -153,6 +153,40 @@ pub(super) async fn a_clock_set_forward_spends_no_budget_and_ends_no_settling(
     assert_eq!((row.attempts, row.state), (2, State::Pending));
 }
 
+pub(super) async fn a_pause_moves_with_the_clock_also_while_its_operation_is_blocked(
+    place: &'static dyn Place,
+) {
+    let retry = r#"schedule = ["10s"], max_attempts = 1"#;
+    let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(unreachable()).await;
+    let row = world.row(&key).await;
+    assert_eq!((row.state, row.due_at), (State::Blocked, None));
+    let pause = row.facts.not_before.unwrap().since(world.now.wall);
+    let wall = world.now.wall.minus(HOUR);
+    set_wall(&mut world, wall).await;
+    let row = world.row(&key).await;
+    assert_eq!((row.facts.not_before, row.due_at), (Some(wall.plus(pause)), None));
+}
+
+pub(super) async fn an_answer_after_a_step_is_added_to_what_the_step_has_moved(
+    place: &'static dyn Place,
+) {
+    let retry = r#"schedule = ["1ms"], max_elapsed = "2h""#;
+    let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(Report::unknown("timeout")).await;
+    world.pass_time(MS);
+    let attempt = world.begin_one().await;
+    let before = world.row(&key).await.facts.budget_start.unwrap();
+    let wall = world.now.wall.plus(DAY);
+    set_wall(&mut world, wall).await;
+    world.save(&[world.conclude(attempt, Report::unknown("timeout"))]).await;
+    let row = world.row(&key).await;
+    assert_eq!(row.facts.budget_start, Some(before.plus(DAY)));
+    assert_eq!((row.attempts, row.state), (2, State::Pending));
+}
+
 pub(super) async fn a_retry_after_is_kept_as_far_as_the_ceiling(place: &'static dyn Place) {
     let retry = r#"schedule = ["2s"], retry_after_ceiling = "1h""#;
     let short = Duration::from_secs(2);
