@@ -105,8 +105,8 @@ impl Lane {
             Mode::Exists => Contract::create_only(window, exists),
             Mode::Overwrites => Contract::upsert(window, None),
         };
-        // A small step of the clock is not minded.
-        let longer = chance.pick(&[1_000, 1_000, 3_000]);
+        // Small steps of the clock are not minded.
+        let longer = chance.pick(&[2_000, 2_000, 4_000]);
         Contract {
             atomic: truth.atomic,
             settle_delay: if truth.atomic { Duration::ZERO } else { millis(truth.settle + longer) },

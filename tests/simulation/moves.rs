@@ -119,12 +119,14 @@ impl World {
         let serves = self.process.is_some();
         let awaited = answers::are_awaited(&self.site.look());
         let answers = if awaited { 40 } else { 0 };
+        let is_told = !self.site.look().told.is_empty();
+        let often = if is_told { 6 } else { 1 + u64::from(awaited) };
         let crashes = if awaited && self.temper.haunted { 20 } else { self.temper.crashes };
         let mut moves = vec![
             (6, Move::Record),
             (answers, Move::Answer),
             (14, Move::Pass(by)),
-            (if awaited { 2 } else { 1 } * self.temper.clocks, Move::SetWall(step)),
+            (often * self.temper.clocks, Move::SetWall(step)),
         ];
         if serves {
             moves.extend([
@@ -157,7 +159,7 @@ impl World {
     fn draw_step(&mut self) -> i64 {
         let step = self.chance.pick(&[-3 * HOUR, -90 * SECOND, -400, 400, 90 * SECOND, 3 * HOUR]);
         let times = &self.site.look().times;
-        let again = times.drift_since(times.truth - 20 * SECOND) > 0;
+        let again = times.was_nudged_since(times.truth - 20 * SECOND);
         let step = if again && step.abs() < STEP_MIN { 90 * SECOND * step.signum() } else { step };
         // Nothing is promised of a clock that is set back before the first daemon
         // of a boot has looked at it.

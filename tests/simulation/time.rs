@@ -67,9 +67,17 @@ impl Times {
         self.read();
     }
 
-    /// By so much the small steps since then can have moved what is stored.
+    /// By so much small steps can have moved what is stored since then. Earlier ones
+    /// can still come out where the steady clock goes on from the wall clock.
     pub(crate) fn drift_since(&self, truth: i64) -> i64 {
-        self.small.iter().filter(|(at, _)| *at >= truth).map(|(_, by)| by.abs()).sum()
+        let (earlier, since): (Vec<_>, Vec<_>) = self.small.iter().partition(|(at, _)| *at < truth);
+        let hidden = earlier.iter().map(|(_, by)| by.abs()).sum::<i64>().min(STEP_MIN - 1);
+        hidden + since.iter().map(|(_, by)| by.abs()).sum::<i64>()
+    }
+
+    /// A step that was too small to be minded came after that time.
+    pub(crate) fn was_nudged_since(&self, truth: i64) -> bool {
+        self.small.last().is_some_and(|(at, _)| *at >= truth)
     }
 
     fn read(&mut self) {

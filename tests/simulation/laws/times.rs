@@ -9,7 +9,7 @@ use handoff::outbox::contract::{Repeat, Window};
 
 /// No pause and no wait for a receiver is declared longer, in milliseconds.
 const LONGEST: i64 = 3_600_000;
-const LONGEST_SETTLING: i64 = 15_000;
+const LONGEST_SETTLING: i64 = 16_000;
 
 fn longest_since(ground: &Ground, key: &str) -> Option<i64> {
     let first = ground.calls.iter().find(|call| call.key == key && call.number == 1)?;
