@@ -94,6 +94,7 @@ store_contract! {
             a_clock_set_forward_spends_no_budget_and_ends_no_settling,
             a_pause_moves_with_the_clock_also_while_its_operation_is_blocked,
             an_answer_after_a_step_is_added_to_what_the_step_has_moved,
+            nothing_hangs_on_a_clock_that_was_ahead_while_its_receiver_was_gone,
             a_delivery_asked_for_far_ahead_is_not_brought_forward,
             a_retry_after_is_kept_as_far_as_the_ceiling,
             an_approval_that_is_too_old_expires,

@@ -169,6 +169,27 @@ pub(super) async fn a_pause_moves_with_the_clock_also_while_its_operation_is_blo
     assert_eq!((row.facts.not_before, row.due_at), (Some(wall.plus(pause)), None));
 }
 
+pub(super) async fn nothing_hangs_on_a_clock_that_was_ahead_while_its_receiver_was_gone(
+    place: &'static dyn Place,
+) {
+    let contract = format!(r#"{KEYED}, atomic = false, settle_delay = "1m""#);
+    let config = crm(&contract, "", r#"schedule = ["1ms"]"#);
+    let mut world = World::on(place, &config).await;
+    let key = world.approve("case-104").await;
+    drop(world.begin_one().await);
+    let mut world = world.restart().await;
+    world.turn().await;
+    let due = world.row(&key).await.due_at;
+    assert!(due > Some(world.now.wall), "it settles: {due:?}");
+    world.reconfigure("").await;
+    let wall = world.now.wall.minus(HOUR);
+    set_wall(&mut world, wall).await;
+    world.reconfigure(&config).await;
+    world.turn_to_the_end().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+    assert!(world.now.wall <= wall.plus(HOUR / 2), "{wall}");
+}
+
 pub(super) async fn an_answer_after_a_step_is_added_to_what_the_step_has_moved(
     place: &'static dyn Place,
 ) {
