@@ -1,5 +1,6 @@
 //! What may happen when: due times, retries, windows, ages and budgets.
 
+use super::damage::kind;
 use super::{KEYED, keyed};
 use crate::support::{Place, World, crm, history};
 use handoff::clock::{Now, SteadyMark, Timestamp};
@@ -181,7 +182,8 @@ pub(super) async fn nothing_hangs_on_a_clock_that_was_ahead_while_its_receiver_w
     world.turn().await;
     let due = world.row(&key).await.due_at;
     assert!(due > Some(world.now.wall), "it settles: {due:?}");
-    world.reconfigure("").await;
+    let elsewhere = config.replace("receivers.crm", "receivers.mail");
+    world.reconfigure(&format!("{elsewhere}{}", kind("other", 1, "mail", ""))).await;
     let wall = world.now.wall.minus(HOUR);
     set_wall(&mut world, wall).await;
     world.reconfigure(&config).await;
