@@ -57,6 +57,8 @@ pub(crate) struct Ground {
     pub(crate) dead: BTreeSet<u32>,
     /// Processes that have ended the wait for their calls.
     pub(crate) cut: BTreeSet<u32>,
+    /// Calls that were just cut off.
+    pub(crate) cut_calls: BTreeSet<String>,
     /// Outcomes that a process has heard of and that no pass has stored yet.
     pub(crate) told: Vec<Told>,
     /// Since when, and until when, receivers want no other try, as far as that is

@@ -5,7 +5,7 @@ use crate::answers;
 use crate::chance::Chance;
 use crate::faulty::{Fault, Why};
 use crate::time::STEP_MIN;
-use crate::world::{World, settle, step};
+use crate::world::{World, cut_off, settle, step};
 use handoff::outbox::state::Verb;
 use handoff::store::{Act, Acted};
 
@@ -243,9 +243,7 @@ impl World {
             }
         }
         let Some(process) = &mut self.process else { return };
-        self.site.look().cut.insert(process.number);
-        process.supervisor.cut_off();
-        settle().await;
+        cut_off(&self.site, process).await;
         for _ in 0..3 {
             self.draw_faults();
             match self.step().await {
@@ -345,9 +343,7 @@ impl World {
     async fn step_undead(&mut self) {
         let Some(mut process) = self.undead.take() else { return };
         if self.chance.one_in(4) {
-            self.site.look().cut.insert(process.number);
-            process.supervisor.cut_off();
-            settle().await;
+            cut_off(&self.site, &process).await;
             self.count("cut off late");
         }
         let stepped = step(&self.site, &mut process).await;

@@ -91,7 +91,11 @@ impl Drop for GivenUp {
             OutcomeKind::Unknown
         };
         ground.give_up(self.place);
-        ground.note(format!("  given up {name}: {kind}"));
+        if kind == OutcomeKind::CutOff {
+            ground.cut_calls.insert(name);
+        } else {
+            ground.note(format!("  given up {name}: {kind}"));
+        }
         ground.count(if kind == OutcomeKind::CutOff { "cut off" } else { "timed out" });
         let call = &ground.calls[self.place];
         let told = Told {

@@ -98,6 +98,7 @@ impl World {
             ends: Default::default(),
             dead: Default::default(),
             cut: Default::default(),
+            cut_calls: Default::default(),
             told: Vec::new(),
             pauses: Default::default(),
             ahead: Default::default(),
@@ -230,12 +231,10 @@ impl World {
     /// As the daemon's loop does before a pass, now and then.
     async fn look_after(&mut self) -> Option<()> {
         let store = Arc::clone(&self.process.as_ref()?.store);
-        if self.chance.one_in(8) {
-            if self.unless_it_dies(store.upkeep()).await.is_none() {
-                self.crash(false).await;
-                self.site.look().plan.clear();
-                return None;
-            }
+        if self.chance.one_in(8) && self.unless_it_dies(store.upkeep()).await.is_none() {
+            self.crash(false).await;
+            self.site.look().plan.clear();
+            return None;
         }
         Some(())
     }
@@ -367,6 +366,18 @@ async fn unless<T>(site: &Site, what: impl Future<Output = T>) -> Option<T> {
         biased;
         () = site.crash.notified() => None,
         done = what => Some(done),
+    }
+}
+
+/// A process ends the wait for its calls. In which order they hear of it is chance
+/// that no seed rules.
+pub(crate) async fn cut_off(site: &Site, process: &Process) {
+    site.look().cut.insert(process.number);
+    process.supervisor.cut_off();
+    settle().await;
+    let mut ground = site.look();
+    for name in std::mem::take(&mut ground.cut_calls) {
+        ground.note(format!("  cut off {name}"));
     }
 }
 

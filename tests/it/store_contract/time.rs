@@ -175,7 +175,7 @@ pub(super) async fn nothing_hangs_on_a_clock_that_was_ahead_while_its_receiver_w
 ) {
     let contract = format!(r#"{KEYED}, atomic = false, settle_delay = "1m""#);
     let config = crm(&contract, "", r#"schedule = ["1ms"]"#);
-    let mut world = World::on(place, &config).await;
+    let world = World::on(place, &config).await;
     let key = world.approve("case-104").await;
     drop(world.begin_one().await);
     let mut world = world.restart().await;
