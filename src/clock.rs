@@ -95,7 +95,7 @@ pub fn wall() -> Timestamp {
 }
 
 #[cfg(feature = "daemon")]
-pub use system::{Clock, SteadyMark, Steps};
+pub use system::{Clock, Reading, SteadyMark, Steps};
 
 #[cfg(feature = "daemon")]
 mod system {
@@ -130,6 +130,13 @@ mod system {
     }
 
     impl Steps {
+        /// A moment that was read before these steps, as it would be read after them.
+        #[must_use]
+        pub fn after(self, before: Now) -> Now {
+            let wall = Timestamp(before.wall.0.saturating_add(self.wall));
+            Now { wall, steady: before.steady.plus(self.steady) }
+        }
+
         /// Whether no clock has moved by itself.
         pub fn are_none(self) -> bool {
             self == Self::default()
@@ -167,37 +174,66 @@ mod system {
         last: Mutex<Reading>,
     }
 
+    /// Both clocks at one moment, and what they go on from. Pure; [`Clock`] feeds it.
     #[derive(Clone, Copy, Debug)]
-    struct Reading {
-        now: Now,
-        boot_time: Duration,
+    pub struct Reading {
+        /// Both clocks.
+        pub now: Now,
+        /// Time since boot at that moment, suspend included.
+        pub boot_time: Duration,
     }
 
-    impl Clock {
-        /// Starts from the mark that the last daemon left, if there is one.
+    impl Reading {
+        /// The first one of a process, from the mark that the last one left.
         ///
         /// Within the same boot the time since the mark is known whatever the
-        /// wall clock did; after a reboot the wall clock is believed as far as
-        /// it is ahead of the mark.
-        pub fn resume(mark: Option<&SteadyMark>) -> Self {
-            let boot_id = boot_id();
-            let boot_time = boot_time();
-            let wall = wall();
+        /// wall clock did; after a reboot it is as much as the wall clock has
+        /// gone on, whatever had been taken out of that before.
+        pub fn resume(
+            mark: Option<&SteadyMark>,
+            wall: Timestamp,
+            boot_time: Duration,
+            boot_id: &str,
+        ) -> Self {
             let steady = match mark {
                 None => wall,
                 Some(mark) if mark.boot_id == boot_id => {
                     wall.max(mark.steady.plus(boot_time.saturating_sub(mark.boot_time)))
                 }
-                Some(mark) => wall.max(mark.steady),
+                Some(mark) => wall.max(mark.steady.plus(wall.since(mark.wall))),
             };
-            let last = Reading { now: Now { wall, steady }, boot_time };
+            Self { now: Now { wall, steady }, boot_time }
+        }
+
+        /// The steady clock moves by the larger of what the wall clock and the
+        /// time since boot say: a step back is taken out, a step forward is not.
+        #[must_use]
+        pub fn advance(self, wall: Timestamp, boot_time: Duration) -> Self {
+            let by_boot = boot_time.saturating_sub(self.boot_time);
+            let by_wall = wall.since(self.now.wall);
+            let steady = self.now.steady.plus(by_boot.max(by_wall));
+            Self { now: Now { wall, steady }, boot_time: boot_time.max(self.boot_time) }
+        }
+
+        /// The mark to keep of it.
+        pub fn mark(&self, boot_id: &str) -> SteadyMark {
+            let Now { wall, steady } = self.now;
+            SteadyMark { steady, wall, boot_time: self.boot_time, boot_id: boot_id.to_owned() }
+        }
+    }
+
+    impl Clock {
+        /// Starts from the mark that the last daemon left, if there is one.
+        pub fn resume(mark: Option<&SteadyMark>) -> Self {
+            let boot_id = boot_id();
+            let last = Reading::resume(mark, wall(), boot_time(), &boot_id);
             Self { boot_id, last: Mutex::new(last) }
         }
 
         /// Reads both clocks.
         pub fn now(&self) -> Now {
             let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let reading = advance(*last, wall(), boot_time());
+            let reading = last.advance(wall(), boot_time());
             *last = reading;
             reading.now
         }
@@ -205,22 +241,8 @@ mod system {
         /// What to keep in the database so that a restart can go on from here.
         pub fn mark(&self) -> SteadyMark {
             let last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            SteadyMark {
-                wall: last.now.wall,
-                steady: last.now.steady,
-                boot_time: last.boot_time,
-                boot_id: self.boot_id.clone(),
-            }
+            last.mark(&self.boot_id)
         }
-    }
-
-    /// The steady clock moves by the larger of what the wall clock and the
-    /// time since boot say: a step back is taken out, a step forward is not.
-    fn advance(last: Reading, wall: Timestamp, boot_time: Duration) -> Reading {
-        let by_boot = boot_time.saturating_sub(last.boot_time);
-        let by_wall = wall.since(last.now.wall);
-        let steady = last.now.steady.plus(by_boot.max(by_wall));
-        Reading { now: Now { wall, steady }, boot_time: boot_time.max(last.boot_time) }
     }
 
     /// Time since boot, suspend included. Zero where the kernel has no such clock.
@@ -248,11 +270,8 @@ mod system {
         #[test]
         fn a_step_back_of_the_wall_clock_does_not_turn_the_steady_clock_back() {
             let hour = 3_600_000;
-            let later = advance(
-                reading(hour, hour, 0),
-                Timestamp::from_millis(10),
-                Duration::from_millis(10),
-            );
+            let later = reading(hour, hour, 0)
+                .advance(Timestamp::from_millis(10), Duration::from_millis(10));
             assert_eq!(later.now.wall.as_millis(), 10);
             assert_eq!(later.now.steady.as_millis(), hour + 10);
         }
@@ -260,7 +279,7 @@ mod system {
         #[test]
         fn a_step_forward_is_believed_so_that_windows_close_rather_than_stay_open() {
             let later =
-                advance(reading(0, 0, 0), Timestamp::from_millis(5_000), Duration::from_millis(10));
+                reading(0, 0, 0).advance(Timestamp::from_millis(5_000), Duration::from_millis(10));
             assert_eq!(later.now.steady.as_millis(), 5_000);
         }
 
@@ -290,13 +309,23 @@ mod system {
         #[test]
         fn a_clock_set_back_while_the_daemon_was_down_is_seen_within_one_boot() {
             let here = boot_id();
-            let mark = SteadyMark {
-                wall: wall(),
-                steady: wall().plus(Duration::from_secs(3600)),
-                boot_time: Duration::ZERO,
-                boot_id: here,
-            };
+            let later = wall().plus(Duration::from_secs(3600));
+            let mark =
+                SteadyMark { steady: later, wall: later, boot_time: Duration::ZERO, boot_id: here };
             assert!(Clock::resume(Some(&mark)).now().steady >= mark.steady);
+        }
+
+        #[test]
+        fn a_step_back_before_a_reboot_is_still_taken_out_after_it() {
+            let hour = Duration::from_secs(3600);
+            let before = Timestamp::from_millis(10_000_000);
+            let seen = Reading { now: Now::at(before), boot_time: hour };
+            let mark = seen.advance(before.minus(hour), hour).mark("one boot");
+            // The machine was off for a while, and its wall clock went on.
+            let off = Duration::from_secs(600);
+            let wall = before.minus(hour).plus(off);
+            let after = Reading::resume(Some(&mark), wall, Duration::ZERO, "another boot");
+            assert_eq!(after.now, Now { wall, steady: before.plus(off) });
         }
     }
 }

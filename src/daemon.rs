@@ -178,6 +178,8 @@ async fn recover(
     logbook: &mut Logbook,
 ) -> Result<Clock, StoreError> {
     let clock = Clock::resume(store.steady_mark().await?.as_ref());
+    // Goes with the recovery, so that what the clock has just learnt is not lost.
+    store.keep_mark(clock.mark());
     for (id, group) in store.left_processes().await? {
         let ended = end_group(group).await;
         tracing::warn!(

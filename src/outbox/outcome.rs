@@ -62,6 +62,20 @@ text_enum! {
     }
 }
 
+impl Outcome {
+    /// The same, with a pause in place of a moment: that is meant by the clock of
+    /// the answer, which may be set before the answer is stored.
+    #[must_use]
+    pub fn heard_at(mut self, now: Timestamp) -> Self {
+        if let Self::NotTaken { not_before: Some(asked), .. }
+        | Self::InProgress { not_before: Some(asked) } = &mut self
+        {
+            *asked = NotBefore::After(asked.at(now).since(now));
+        }
+        self
+    }
+}
+
 /// The earliest time of another try, as a receiver tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotBefore {

@@ -1,6 +1,6 @@
 //! [`Attempt`] and [`Concluded`]: the only way to a receiver and back.
 
-use crate::clock::{Now, Timestamp};
+use crate::clock::{Now, Steps, Timestamp};
 use crate::outbox::facts::RequestFingerprint;
 use crate::outbox::key::OperationKey;
 use crate::outbox::outcome::{Ending, Report};
@@ -54,7 +54,7 @@ pub struct Attempt {
 }
 
 /// What a store knows of a delivery that it has begun.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::store) struct Begun {
     pub(in crate::store) id: AttemptId,
     pub(in crate::store) key: OperationKey,
@@ -109,7 +109,7 @@ impl Attempt {
 
     /// Ends the attempt with what the receiver's adapter reported.
     pub fn conclude(self, report: Report, ended: Now, took: Duration) -> Concluded {
-        let ending = Ending::Outcome(report.outcome.clone());
+        let ending = Ending::Outcome(report.outcome.clone().heard_at(ended.wall));
         Concluded { begun: self.begun, ending, report: Some(report), ended, took }
     }
 
@@ -126,7 +126,7 @@ const _: () = {
 
 /// A delivery that has ended, not yet saved.
 #[must_use = "an outcome that is not saved is lost"]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Concluded {
     pub(in crate::store) begun: Begun,
     pub(in crate::store) ending: Ending,
@@ -164,6 +164,11 @@ impl Concluded {
     /// What the adapter reported; `None` if our own stop ended the wait.
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
+    }
+
+    /// Moves its end to where the clocks stand after these steps.
+    pub fn move_by(&mut self, steps: Steps) {
+        self.ended = steps.after(self.ended);
     }
 
     /// How long the call took.

@@ -252,7 +252,8 @@ pub trait Store: Send + Sync + 'static {
     /// The process groups of open attempts of earlier processes.
     async fn left_processes(&self) -> Result<Vec<(AttemptId, ProcessGroup)>, StoreError>;
 
-    /// Records an approved operation in a transaction of its own.
+    /// Records an approved operation in a transaction of its own. Its payload is
+    /// as its type would have it.
     ///
     /// The inner result is the recording's own; the outer error says that the
     /// store could not try, or that it is not known whether it succeeded.

@@ -25,7 +25,7 @@ impl Supervisor {
         control: &mut mpsc::Receiver<Control>,
         pulse: &Pulse,
     ) {
-        self.claiming = false;
+        self.stop_claiming();
         let calls = self.in_flight.len();
         tracing::info!(
             event = "draining",
@@ -39,7 +39,8 @@ impl Supervisor {
         // broke is in flight for ever, but runs no more.
         while !self.tasks.is_empty() {
             self.answered().await;
-            self.collect(clock.now());
+            let (now, _) = self.look(|| (clock.now(), clock.mark()));
+            self.collect(now);
         }
         self.save_all(clock, pulse).await;
         if let Err(error) = self.store.close().await {
@@ -78,8 +79,9 @@ impl Supervisor {
         }
     }
 
-    /// Ends the wait for every call under way, and names each.
-    fn cut_off(&self) {
+    /// Ends the wait for every call under way, and names each. What came of them
+    /// is saved by the steps that follow.
+    pub fn cut_off(&self) {
         for (id, held) in &self.in_flight {
             tracing::warn!(
                 event = "attempt_cut_off", operation.key = %id.key,

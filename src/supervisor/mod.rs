@@ -90,8 +90,21 @@ impl Parts {
         concurrency: usize,
         timeout: Duration,
     ) -> Self {
-        let lane = Lane { receiver, concurrency, timeout };
-        Self { rules: Arc::new(rules), lanes: BTreeMap::from([(name.to_owned(), lane)]) }
+        let parts = Self { rules: Arc::new(rules), lanes: BTreeMap::new() };
+        parts.and(name, receiver, concurrency, timeout)
+    }
+
+    /// The same with one more receiver that is made by the caller.
+    #[must_use]
+    pub fn and(
+        mut self,
+        name: &str,
+        receiver: Arc<dyn Receiver>,
+        concurrency: usize,
+        timeout: Duration,
+    ) -> Self {
+        self.lanes.insert(name.to_owned(), Lane { receiver, concurrency, timeout });
+        self
     }
 }
 
@@ -156,6 +169,8 @@ pub struct Supervisor {
     counts: Counts,
     /// Where the clocks stood when what is stored was last in step with them.
     mark: Option<SteadyMark>,
+    /// The same of what is not saved yet.
+    seen: Option<SteadyMark>,
     logbook: Logbook,
     /// Turns true when calls must be waited for no longer.
     cut: watch::Sender<bool>,
@@ -186,6 +201,7 @@ impl Supervisor {
             claiming: true,
             counts: Counts::default(),
             mark: None,
+            seen: None,
             logbook,
             cut: watch::Sender::new(false),
         }
@@ -198,12 +214,12 @@ impl Supervisor {
     /// What the store could not do is done by a later step: an outcome is kept
     /// until it is stored, and no call is made again because a write failed.
     pub async fn step(&mut self, now: Now) -> Result<Progress, StoreError> {
+        // `now` decides whether a window is still open, so a call's time runs from here.
+        let decided = Instant::now();
         self.collect(now);
         if self.unsure {
             self.disown(now).await?;
         }
-        // `now` decides whether a window is still open, so a call's time runs from here.
-        let decided = Instant::now();
         let pass = Pass { concluded: Arc::new(self.unsaved.clone()), slots: self.free_slots() };
         let passed = match self.store.pass(&self.parts.rules, pass, now).await {
             Ok(passed) => passed,
@@ -231,18 +247,43 @@ impl Supervisor {
         Ok(progress)
     }
 
-    /// One pass at the present time. A clock that was set is minded first.
+    /// One pass at the present time.
     async fn step_at(&mut self, clock: &Clock) -> Result<Progress, StoreError> {
-        let now = clock.now();
-        let mark = clock.mark();
-        let known = self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none());
-        if !known {
+        self.step_by(|| (clock.now(), clock.mark())).await
+    }
+
+    /// One pass at the time that is read. A clock that was set is minded first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Supervisor::step`]; before clocks that were set are minded no pass is made.
+    pub async fn step_by(
+        &mut self,
+        read: impl Fn() -> (Now, SteadyMark),
+    ) -> Result<Progress, StoreError> {
+        loop {
+            let (now, mark) = self.look(&read);
+            if self.mark.as_ref().is_some_and(|kept| mark.steps_since(kept).are_none()) {
+                self.mark = Some(mark.clone());
+                self.store.keep_mark(mark);
+                return self.step(now).await;
+            }
             let steps = self.store.mind_steps(&self.parts.rules, &mark, now).await?;
             self.logbook.clock_fault(steps);
+            self.mark = Some(mark);
+            // Read anew: that may have taken long.
         }
-        self.mark = Some(mark.clone());
-        self.store.keep_mark(mark);
-        self.step(now).await
+    }
+
+    /// Reads the clocks. Ends that are not stored yet move with them if they were set.
+    fn look(&mut self, read: impl Fn() -> (Now, SteadyMark)) -> (Now, SteadyMark) {
+        let (now, mark) = read();
+        let steps = self.seen.as_ref().map(|seen| mark.steps_since(seen)).unwrap_or_default();
+        if !steps.are_none() {
+            self.unsaved.iter_mut().for_each(|one| Arc::make_mut(one).move_by(steps));
+        }
+        self.seen = Some(mark.clone());
+        (now, mark)
     }
 
     /// Steps until nothing is under way any more and nothing is due at `now`.
@@ -264,6 +305,11 @@ impl Supervisor {
                 return Ok(total);
             }
         }
+    }
+
+    /// From now on no attempt begins. What is under way goes on, and is saved.
+    pub fn stop_claiming(&mut self) {
+        self.claiming = false;
     }
 
     /// Counts since the start. They go on counting.

@@ -77,10 +77,14 @@ fn hold_the_lock(site: &Site, lasting: Duration) -> mpsc::Receiver<()> {
     held
 }
 
+/// A receiver that is waited for no longer than 300 ms.
+fn impatient() -> String {
+    crm(r#"mode = "none""#, "", "").replace("path =", "timeout = \"300ms\"\npath =")
+}
+
 #[tokio::test]
 async fn an_attempt_whose_commit_was_held_up_is_not_begun_and_spends_nothing() {
-    let config = crm(r#"mode = "none""#, "", "").replace("path =", "timeout = \"300ms\"\npath =");
-    let mut world = World::new(&config).await;
+    let mut world = World::new(&impatient()).await;
     let key = world.approve("case-104").await;
     let held = hold_the_lock(&world.site, Duration::from_millis(900));
     held.recv().expect("the lock is held");
@@ -93,4 +97,22 @@ async fn an_attempt_whose_commit_was_held_up_is_not_begun_and_spends_nothing() {
     world.turn().await;
     assert_eq!(world.row(&key).await.state, State::Sent);
     assert_eq!(world.site.task_count(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_held_up_by_what_comes_before_its_claim_is_not_begun() {
+    let mut world = World::new(&impatient()).await;
+    let key = world.approve("case-104").await;
+    world.site.tamper(
+        "CREATE TRIGGER in_the_way BEFORE INSERT ON handoff_attempts BEGIN
+           SELECT RAISE(ABORT, 'in the way'); END",
+    );
+    world.step_in_vain().await;
+    world.site.tamper("DROP TRIGGER in_the_way");
+    // The next pass has to look first for what may have begun.
+    let held = hold_the_lock(&world.site, Duration::from_millis(900));
+    held.recv().expect("the lock is held");
+    world.turn().await;
+    assert_eq!(world.row(&key).await.last_error.as_deref(), Some("not_taken: late_start"));
+    assert_eq!(world.site.task_count(), 0, "the receiver was not called");
 }

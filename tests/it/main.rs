@@ -3,6 +3,7 @@
 #![cfg(feature = "daemon")]
 #![expect(clippy::unwrap_used, reason = "where a rule cannot be tried, it fails there")]
 
+mod clocks;
 mod command;
 mod locks;
 mod order;

@@ -86,7 +86,7 @@ pub(super) fn recover(
         };
         recovered.interrupted.extend(saving.save(&end)?);
     }
-    steps::make_due(db, rules, now)?;
+    steps::make_due(db, now)?;
     recovered.brought_forward = steps::bring_forward(db, rules, now)?;
     Ok(recovered)
 }

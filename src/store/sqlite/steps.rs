@@ -8,7 +8,7 @@
 use super::meta;
 use crate::clock::{Now, SteadyMark, Steps};
 use crate::outbox::rules::Rules;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 /// Rows that a clock can matter to, each in words that one index answers.
 const UNSETTLED: [&str; 3] =
@@ -29,7 +29,7 @@ pub(super) fn mind(
     if steps.wall != 0 {
         move_pauses(db, steps.wall)?;
         bring_forward(db, rules, now)?;
-        make_due(db, rules, now)?;
+        make_due(db, now)?;
     }
     if !steps.steady.is_zero() {
         let by = i64::try_from(steps.steady.as_millis()).unwrap_or(i64::MAX);
@@ -39,16 +39,20 @@ pub(super) fn mind(
     Ok(steps)
 }
 
-/// What is backing off waits as long as it would have, by a clock that was not set.
-/// Where a later delivery was asked for too, the claim sees to that.
+/// What backs off waits as long as it would have, by a clock that was not set; also
+/// once what is under way has ended, or a late answer has ended its block. Where a
+/// later delivery was asked for too, the claim sees to that.
 fn move_pauses(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
-    db.prepare_cached(
-        "UPDATE handoff_outbox
-            SET not_before = not_before + ?1,
-                due_at = CASE WHEN due_at IS NOT NULL THEN not_before + ?1 END
-          WHERE state = 'pending' AND open_number IS NULL AND not_before IS NOT NULL",
-    )?
-    .execute([by])?;
+    for rows in UNSETTLED {
+        db.prepare_cached(&format!(
+            "UPDATE handoff_outbox
+                SET not_before = not_before + ?1,
+                    due_at = CASE WHEN open_number IS NOT NULL THEN due_at
+                                  WHEN due_at IS NOT NULL THEN not_before + ?1 END
+              WHERE not_before IS NOT NULL AND {rows}"
+        ))?
+        .execute([by])?;
+    }
     Ok(())
 }
 
@@ -97,8 +101,19 @@ pub(super) fn bring_forward(
 
 /// What backs off from nothing and was asked for no later is due now: the clock by
 /// which it was recorded, or put off, was ahead. The claim looks at it and knows more.
-pub(super) fn make_due(db: &Connection, rules: &Rules, now: Now) -> Result<(), rusqlite::Error> {
-    for receiver in rules.receivers.keys() {
+/// Also for a receiver that is not configured: it may be again before the next start.
+pub(super) fn make_due(db: &Connection, now: Now) -> Result<(), rusqlite::Error> {
+    let mut next = db.prepare_cached(
+        "SELECT receiver FROM handoff_outbox
+          WHERE state = 'pending' AND open_number IS NULL AND receiver > ?1
+          ORDER BY receiver LIMIT 1",
+    )?;
+    let mut receiver = String::new();
+    loop {
+        receiver = match next.query_row([&receiver], |row| row.get(0)).optional()? {
+            Some(receiver) => receiver,
+            None => return Ok(()),
+        };
         for suspect in [false, true] {
             db.prepare_cached(
                 "UPDATE handoff_outbox AS o SET due_at = ?3
@@ -111,5 +126,4 @@ pub(super) fn make_due(db: &Connection, rules: &Rules, now: Now) -> Result<(), r
             .execute(params![receiver, suspect, now.wall.as_millis()])?;
         }
     }
-    Ok(())
 }

@@ -313,7 +313,7 @@ fn work_in(
         }
     }
     if let Some(mark) = mark {
-        super::meta::write_mark(&tx, mark).map_err(Failure::Statement)?;
+        super::meta::keep_mark(&tx, mark).map_err(Failure::Statement)?;
     }
     tx.commit().map_err(Failure::Commit)
 }

@@ -9,7 +9,7 @@ use handoff::outbox::state::{BlockReason, Effect, State, Verb};
 use handoff::store::Acted;
 
 /// A type of this name, version and receiver, with more keys.
-fn kind(name: &str, version: u16, receiver: &str, more: &str) -> String {
+pub(super) fn kind(name: &str, version: u16, receiver: &str, more: &str) -> String {
     format!(
         "[operations.{name}]\nversion = {version}\nreceiver = \"{receiver}\"\n\
          subject = \"case_id\"\nschema = \"builtin:create-followup\"\n{more}\n"

@@ -1,5 +1,6 @@
 //! What may happen when: due times, retries, windows, ages and budgets.
 
+use super::damage::kind;
 use super::{KEYED, keyed};
 use crate::support::{Place, World, crm, history};
 use handoff::clock::{Now, SteadyMark, Timestamp};
@@ -150,6 +151,62 @@ pub(super) async fn a_clock_set_forward_spends_no_budget_and_ends_no_settling(
         world.save(&[world.conclude(attempt, Report::unknown("timeout"))]).await;
     }
     let row = world.row(&key).await;
+    assert_eq!((row.attempts, row.state), (2, State::Pending));
+}
+
+pub(super) async fn a_pause_moves_with_the_clock_also_while_its_operation_is_blocked(
+    place: &'static dyn Place,
+) {
+    let retry = r#"schedule = ["10s"], max_attempts = 1"#;
+    let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(unreachable()).await;
+    let row = world.row(&key).await;
+    assert_eq!((row.state, row.due_at), (State::Blocked, None));
+    let pause = row.facts.not_before.unwrap().since(world.now.wall);
+    let wall = world.now.wall.minus(HOUR);
+    set_wall(&mut world, wall).await;
+    let row = world.row(&key).await;
+    assert_eq!((row.facts.not_before, row.due_at), (Some(wall.plus(pause)), None));
+}
+
+pub(super) async fn nothing_hangs_on_a_clock_that_was_ahead_while_its_receiver_was_gone(
+    place: &'static dyn Place,
+) {
+    let contract = format!(r#"{KEYED}, atomic = false, settle_delay = "1m""#);
+    let config = crm(&contract, "", r#"schedule = ["1ms"]"#);
+    let world = World::on(place, &config).await;
+    let key = world.approve("case-104").await;
+    drop(world.begin_one().await);
+    let mut world = world.restart().await;
+    world.turn().await;
+    let due = world.row(&key).await.due_at;
+    assert!(due > Some(world.now.wall), "it settles: {due:?}");
+    let elsewhere = config.replace("receivers.crm", "receivers.mail");
+    world.reconfigure(&format!("{elsewhere}{}", kind("other", 1, "mail", ""))).await;
+    let wall = world.now.wall.minus(HOUR);
+    set_wall(&mut world, wall).await;
+    world.reconfigure(&config).await;
+    world.turn_to_the_end().await;
+    assert_eq!(world.row(&key).await.state, State::Sent);
+    assert!(world.now.wall <= wall.plus(HOUR / 2), "{wall}");
+}
+
+pub(super) async fn an_answer_after_a_step_is_added_to_what_the_step_has_moved(
+    place: &'static dyn Place,
+) {
+    let retry = r#"schedule = ["1ms"], max_elapsed = "2h""#;
+    let mut world = World::on(place, &crm(KEYED, "", retry)).await;
+    let key = world.approve("case-104").await;
+    world.attempt(Report::unknown("timeout")).await;
+    world.pass_time(MS);
+    let attempt = world.begin_one().await;
+    let before = world.row(&key).await.facts.budget_start.unwrap();
+    let wall = world.now.wall.plus(DAY);
+    set_wall(&mut world, wall).await;
+    world.save(&[world.conclude(attempt, Report::unknown("timeout"))]).await;
+    let row = world.row(&key).await;
+    assert_eq!(row.facts.budget_start, Some(before.plus(DAY)));
     assert_eq!((row.attempts, row.state), (2, State::Pending));
 }
 

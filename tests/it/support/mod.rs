@@ -1,6 +1,7 @@
 //! What every rule needs: a place of its own, the real parts set up in it, and
 //! time that moves only when it is told to.
 
+pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod place;
 pub(crate) mod process;

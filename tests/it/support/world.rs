@@ -122,6 +122,11 @@ impl World {
         self.supervisor.step(self.now).await.unwrap()
     }
 
+    /// One pass that the database refuses.
+    pub(crate) async fn step_in_vain(&mut self) {
+        self.supervisor.step(self.now).await.unwrap_err();
+    }
+
     /// Passes until nothing is due at this moment.
     pub(crate) async fn turn(&mut self) -> Progress {
         self.supervisor.turn(self.now).await.unwrap()
