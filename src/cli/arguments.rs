@@ -215,7 +215,7 @@ pub(crate) struct Migrate {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   handoff bench
-  handoff bench --json --finished 1000000 --folder /var/tmp
+  handoff bench --json --finished 1000000 --pending 1000000 --folder /var/tmp
 Everything is measured on temporary databases, beside plain SQLite loops that write the same
 rows with the same durability. Use the ratios: the figures hold for this machine and hour.")]
 pub(crate) struct Bench {
