@@ -27,7 +27,7 @@
 //! # Who may use whom
 //!
 //! ```text
-//!   clock   jitter   process   plain
+//!   clock   jitter   process   plain   scripted
 //!      \      |      /
 //!        outbox ────────── pure: no runtime, no I/O, no store
 //!          │
@@ -62,6 +62,7 @@
 //! | `config` | finds, layers and strictly checks the configuration |
 //! | `cli` | the commands |
 //! | `bench` | the program's rates beside those of SQLite alone |
+//! | `scripted` | a CRM at a socket that does what a script says; names no other module |
 //! | `clock`, `jitter`, `process` | the only doors to time, chance and processes |
 //! | `signal`, `systemd`, `telemetry` | signals, the service manager, logs |
 //! | `plain` | text from data, made safe to show |
@@ -114,6 +115,8 @@ pub mod process;
 pub mod receiver;
 pub mod record;
 pub mod schema;
+#[cfg(feature = "daemon")]
+pub mod scripted;
 #[cfg(feature = "daemon")]
 pub mod signal;
 #[cfg(feature = "daemon")]
