@@ -55,7 +55,7 @@
 //! | [`schema`] | the tables, and how a file gets them |
 //! | [`record`](mod@record) | what an application calls inside its own transaction |
 //! | `store` | the durable record; `store::sqlite` is the embedded one |
-//! | `receiver` | where operations go: `simulated`, `command` |
+//! | `receiver` | where operations go: `simulated`, `command`, `http` |
 //! | `supervisor` | a pass that tests turn by hand, the loop and the drain round it, and the logbook that counts repeats |
 //! | `wake` | another program's commit is seen within milliseconds |
 //! | `daemon` | builds the parts, recovers, reloads, stops |
@@ -89,7 +89,7 @@
 //! * No clock, chance or store in [`outbox`]: they are parameters.
 //! * No retry inside a receiver, and no error type for "the reply was lost".
 //! * No global state: two daemons in one process work (with two databases).
-//! * No look-up of keys, no HTTP, no PostgreSQL, no breaker, no ordering in
+//! * No look-up of keys, no server, no PostgreSQL, no breaker, no ordering in
 //!   this version; their configuration keys are refused by name.
 //!
 //! With `default-features = false, features = ["record"]` only the recording

@@ -22,7 +22,7 @@ fn simulated(receiver: &receiver::Settings) -> Option<String> {
         Kind::Simulated(_) => {
             Some(format!("receivers.{name} is simulated: what is delivered there reaches nobody"))
         }
-        Kind::Command(_) => None,
+        Kind::Command(_) | Kind::Http(_) => None,
     }
 }
 

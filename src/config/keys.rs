@@ -109,12 +109,46 @@ const RECEIVER: &[Key] = &[
     table("retry", RETRY),
     later("rate_limit"),
     later("circuit_breaker"),
+    text("base_url"),
+    text("connect_timeout"),
+    text("ca_file"),
+    table("auth", AUTH),
+    table("request", REQUEST),
+    table("receipt", RECEIPT),
+    Key { name: "rules", takes: Takes::Tables(RULE) },
     later("extends"),
-    later("base_url"),
-    later("auth"),
-    later("request"),
     later("look_up"),
-    later("rules"),
+];
+
+const AUTH: &[Key] = &[
+    table("bearer", SECRET),
+    table("basic", &[text("user"), text("file"), text("env")]),
+    table("header", &[text("name"), text("file"), text("env")]),
+];
+
+const SECRET: &[Key] = &[text("file"), text("env")];
+
+const REQUEST: &[Key] = &[
+    text("method"),
+    text("path"),
+    list("headers"),
+    text("body_kind"),
+    text("body"),
+    text("idempotency_header"),
+    text("key_encoding"),
+    integer("key_max_length"),
+];
+
+const RECEIPT: &[Key] = &[text("pointer"), text("header"), text("pattern")];
+
+const RULE: &[Key] = &[
+    text("name"),
+    text("status"),
+    text("header"),
+    text("pointer"),
+    text("equals"),
+    text("matches"),
+    text("outcome"),
 ];
 
 const FAULT: &[Key] = &[

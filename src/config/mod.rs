@@ -18,6 +18,7 @@ mod contract;
 mod duration;
 mod faults;
 mod file;
+mod http;
 mod keys;
 mod layers;
 mod operations;
@@ -105,7 +106,8 @@ impl Settings {
                 retry: receiver.retry.clone(),
                 timeout: receiver.timeout,
             };
-            (receiver.name.clone(), ReceiverRules { terms, identity: receiver.identity() })
+            let (identity, request_form) = (receiver.identity(), receiver.request_form());
+            (receiver.name.clone(), ReceiverRules { terms, identity, request_form })
         });
         Rules {
             types: types.map(|kind| ((kind.name.clone(), kind.version), kind)).collect(),

@@ -27,6 +27,8 @@ pub struct ReceiverRules {
     pub terms: Terms,
     /// What makes it the same account: the place that operations are sent to.
     pub identity: String,
+    /// What makes it the same request: how it is made from an operation, as configured.
+    pub request_form: String,
 }
 
 /// What is stored of an operation and does not change once it is prepared.
@@ -171,6 +173,10 @@ fn prepare(text: &str, key: &OperationKey, kind: &OperationType) -> Result<Paylo
 fn request(receiver: &ReceiverRules, ready: &Ready) -> RequestFingerprint {
     let contract = &receiver.terms.contract;
     let account = if contract.same_account { "" } else { receiver.identity.as_str() };
-    let parts = [account, contract.mode.as_str(), ready.key.as_str(), ready.fingerprint.as_str()];
+    let mode = contract.mode.as_str();
+    let mut parts = vec![account, mode, ready.key.as_str(), ready.fingerprint.as_str()];
+    if !receiver.request_form.is_empty() {
+        parts.push(&receiver.request_form);
+    }
     RequestFingerprint(Fingerprint::of(&parts.join("\n")).as_str().to_owned())
 }

@@ -7,6 +7,7 @@
 
 pub mod command;
 pub mod fault;
+pub mod http;
 pub mod launcher;
 pub mod simulated;
 #[cfg(test)]
@@ -76,6 +77,8 @@ pub enum Kind {
     Simulated(simulated::Settings),
     /// A program that is started for each attempt.
     Command(command::Settings),
+    /// A place that speaks HTTP.
+    Http(Box<http::Settings>),
 }
 
 impl Settings {
@@ -84,6 +87,15 @@ impl Settings {
         match &self.kind {
             Kind::Simulated(settings) => format!("simulated:{}", settings.path.display()),
             Kind::Command(settings) => format!("command:{}", settings.program.join("\u{1f}")),
+            Kind::Http(settings) => settings.identity(),
+        }
+    }
+
+    /// What its requests look like, as far as its configuration decides.
+    pub fn request_form(&self) -> String {
+        match &self.kind {
+            Kind::Simulated(_) | Kind::Command(_) => String::new(),
+            Kind::Http(settings) => settings.request.form(),
         }
     }
 
@@ -99,6 +111,9 @@ impl Settings {
             ),
             Kind::Command(settings) => {
                 Arc::new(command::Command::new(settings.clone(), self.name.clone()))
+            }
+            Kind::Http(settings) => {
+                Arc::new(http::Http::new(settings).map_err(|error| failed(error.into()))?)
             }
         })
     }

@@ -35,7 +35,7 @@ fn rules() -> Arc<Rules> {
         retry_after_ceiling: second,
     };
     let terms = Terms { contract: Contract::none(), retry, timeout: second };
-    let receiver = ReceiverRules { terms, identity: "crm".to_owned() };
+    let receiver = ReceiverRules { terms, identity: "crm".to_owned(), request_form: String::new() };
     Arc::new(Rules {
         types: BTreeMap::from([((kind.name.clone(), 1), kind)]),
         receivers: BTreeMap::from([("crm".to_owned(), receiver)]),

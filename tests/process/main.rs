@@ -14,6 +14,7 @@ mod database;
 mod disk;
 mod documented;
 mod hostile;
+mod http;
 mod identity;
 mod interrupted;
 mod kill;

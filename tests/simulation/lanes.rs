@@ -205,7 +205,10 @@ pub(crate) fn rules(lanes: &[Lane], seed: u64) -> Rules {
             timeout: millis(lane.timeout),
         };
         let identity = lane.identity.clone();
-        rules.receivers.insert(lane.name().to_owned(), ReceiverRules { terms, identity });
+        rules.receivers.insert(
+            lane.name().to_owned(),
+            ReceiverRules { terms, identity, request_form: String::new() },
+        );
     }
     rules
 }
