@@ -22,6 +22,7 @@ mod keys;
 mod layers;
 mod operations;
 mod problem;
+mod protection;
 mod read;
 mod receivers;
 mod retry;
@@ -105,7 +106,8 @@ impl Settings {
                 retry: receiver.retry.clone(),
                 timeout: receiver.timeout,
             };
-            (receiver.name.clone(), ReceiverRules { terms, identity: receiver.identity() })
+            let (identity, protection) = (receiver.identity(), receiver.protection);
+            (receiver.name.clone(), ReceiverRules { terms, identity, protection })
         });
         Rules {
             types: types.map(|kind| ((kind.name.clone(), kind.version), kind)).collect(),

@@ -3,7 +3,7 @@
 use super::check::{Checked, boolean, choice, duration, integer, list, text};
 use super::duration::{hours, ms};
 use super::read::{Read, Reader, Reported, SET, Table, Wrong};
-use super::{contract, faults, retry};
+use super::{contract, faults, protection, retry};
 use crate::outbox::contract::Mode;
 use crate::receiver::{Kind, Settings, command, simulated};
 use ::config::{Value, ValueKind};
@@ -32,6 +32,7 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
     let concurrency = reader.required(&table, "concurrency", SET, integer::<u16>(1..=1024));
     let contract = contract::read(reader, &table, timeout.ok());
     let retry = retry::read(reader, &table);
+    let protection = protection::read(reader, &table);
     Ok(Settings {
         name: name.to_owned(),
         kind: kind?,
@@ -39,6 +40,7 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
         concurrency: usize::from(concurrency?),
         contract: contract?,
         retry: retry?,
+        protection: protection?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Rules: the configured types and receivers, as far as the policy needs them.
 
+use super::breaker;
 use super::facts::{Facts, RequestFingerprint};
 use super::key::OperationKey;
 use super::operation_type::{OperationType, TypeError};
@@ -27,6 +28,15 @@ pub struct ReceiverRules {
     pub terms: Terms,
     /// What makes it the same account: the place that operations are sent to.
     pub identity: String,
+    /// What protects it.
+    pub protection: Protection,
+}
+
+/// What protects a receiver as a whole. By default nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// When it is left alone because it is down.
+    pub breaker: Option<breaker::Settings>,
 }
 
 /// What is stored of an operation and does not change once it is prepared.
