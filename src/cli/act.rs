@@ -29,14 +29,7 @@ async fn act(
     given_actor: Option<&str>,
     reason: Option<&str>,
 ) -> Result<Exit, Failure> {
-    let who = actor(given_actor);
-    if who.trim().is_empty() || who.len() > APPROVER_BYTES_MAX || who.contains(char::is_control) {
-        return Err(Failure::new(Exit::Refused, "--as must name who acts, in 1 to 200 bytes"));
-    }
-    if reason.is_some_and(|reason| reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX) {
-        let message = format!("--reason must say why, in 1 to {REASON_BYTES_MAX} bytes");
-        return Err(Failure::new(Exit::Refused, message));
-    }
+    let who = person(given_actor, reason)?;
     let session = Session::open(global, Access::Existing).await?;
     let seen = session.store.find(key).await?.ok_or_else(|| no_such_key(key))?;
     let act = Act {
@@ -49,6 +42,19 @@ async fn act(
     let now = session.now().await?;
     let acted = session.store.act(&session.rules, act, now).await?;
     report(&session, verb, key, acted)
+}
+
+/// Who acts, if that and the reason can be kept.
+pub(super) fn person(given: Option<&str>, reason: Option<&str>) -> Result<String, Failure> {
+    let who = actor(given);
+    if who.trim().is_empty() || who.len() > APPROVER_BYTES_MAX || who.contains(char::is_control) {
+        return Err(Failure::new(Exit::Refused, "--as must name who acts, in 1 to 200 bytes"));
+    }
+    if reason.is_some_and(|reason| reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX) {
+        let message = format!("--reason must say why, in 1 to {REASON_BYTES_MAX} bytes");
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    Ok(who)
 }
 
 fn report(session: &Session, verb: Verb, key: &str, acted: Acted) -> Result<Exit, Failure> {

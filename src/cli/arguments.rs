@@ -65,7 +65,7 @@ Signals: TERM or INT drains (a second one stops at once), HUP reloads, USR1 logs
     /// Counts and ages
     #[command(after_help = "Example:
   handoff status --check || echo \"somebody must look\"
-With --check the exit code is 3 if anything is blocked.")]
+With --check the exit code is 3 if anything is blocked or a receiver is held.")]
     Status {
         /// Exit with 3 if a person must look
         #[arg(long)]
@@ -77,6 +77,16 @@ With --check the exit code is 3 if anything is blocked.")]
     Retry(Act),
     /// Take an operation back
     Withdraw(Withdraw),
+    /// Hold a receiver: begin nothing more there until it is resumed
+    #[command(after_help = "Examples:
+  handoff pause crm --reason \"the vendor migrates until noon\"
+  handoff pause --all
+Calls under way end as they may. A hold outlasts restarts, spends no budget, and works without
+a daemon.")]
+    Pause(Hold),
+    /// Let a held receiver be called again, whatever holds it
+    #[command(after_help = "Examples:\n  handoff resume crm\n  handoff resume --all")]
+    Resume(Hold),
     /// Check the configuration without starting
     #[command(after_help = "Example:\n  handoff check --origin --config /etc/handoff/handoff.toml")]
     Check {
@@ -195,6 +205,23 @@ pub(crate) struct Withdraw {
     /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) actor: Option<String>,
+}
+
+/// Hold receivers, or let them go.
+#[derive(Debug, Args)]
+pub(crate) struct Hold {
+    /// Receiver, as configured
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) receiver: Option<String>,
+    /// Every receiver of the configuration
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Who acts (your login, unless given)
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+    /// Why; kept in the audit and shown
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
 }
 
 /// Make or update the tables in a database.

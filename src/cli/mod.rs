@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod demo;
 mod exit;
+mod hold;
 mod migrate;
 mod output;
 mod run;
@@ -87,6 +88,8 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Wait(command) => wait::wait(&global, &command).await,
         Command::Retry(command) => act::retry(&global, &command).await,
         Command::Withdraw(command) => act::withdraw(&global, &command).await,
+        Command::Pause(command) => hold::pause(&global, &command).await,
+        Command::Resume(command) => hold::resume(&global, &command).await,
     }
 }
 

@@ -107,8 +107,8 @@ const RECEIVER: &[Key] = &[
     list("environment"),
     table("contract", CONTRACT),
     table("retry", RETRY),
+    table("circuit_breaker", CIRCUIT_BREAKER),
     later("rate_limit"),
-    later("circuit_breaker"),
     text("base_url"),
     text("connect_timeout"),
     text("ca_file"),
@@ -188,6 +188,8 @@ const RETRY: &[Key] = &[
     text("max_elapsed"),
     text("retry_after_ceiling"),
 ];
+
+const CIRCUIT_BREAKER: &[Key] = &[integer("failures"), text("open"), text("max_open")];
 
 const OPERATION: &[Key] = &[
     integer("version"),

@@ -23,6 +23,7 @@ mod keys;
 mod layers;
 mod operations;
 mod problem;
+mod protection;
 mod read;
 mod receivers;
 mod retry;
@@ -107,7 +108,9 @@ impl Settings {
                 timeout: receiver.timeout,
             };
             let (identity, request_form) = (receiver.identity(), receiver.request_form());
-            (receiver.name.clone(), ReceiverRules { terms, identity, request_form })
+            let protection = receiver.protection;
+            let rules = ReceiverRules { terms, identity, request_form, protection };
+            (receiver.name.clone(), rules)
         });
         Rules {
             types: types.map(|kind| ((kind.name.clone(), kind.version), kind)).collect(),

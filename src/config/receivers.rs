@@ -3,7 +3,7 @@
 use super::check::{Checked, boolean, choice, duration, integer, list, text};
 use super::duration::{hours, ms};
 use super::read::{Read, Reader, Reported, SET, Table, Wrong};
-use super::{contract, faults, http, retry};
+use super::{contract, faults, http, protection, retry};
 use crate::outbox::contract::Mode;
 use crate::receiver::{Kind, Settings, command, simulated};
 use ::config::{Value, ValueKind};
@@ -44,6 +44,7 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
         }
         other => Ok(other),
     });
+    let protection = protection::read(reader, &table);
     Ok(Settings {
         name: name.to_owned(),
         kind: kind?,
@@ -51,6 +52,7 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
         concurrency: usize::from(concurrency?),
         contract: contract?,
         retry: retry?,
+        protection: protection?,
     })
 }
 

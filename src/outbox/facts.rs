@@ -250,6 +250,11 @@ impl Facts {
         self.answered(end.ending, contract);
     }
 
+    /// What has just ended cost its operation nothing: it was tried for others as well.
+    pub fn give_back(&mut self, spent: u32) {
+        self.spent = self.spent.saturating_sub(spent);
+    }
+
     /// The receiver has it. Its word takes the place of a person's; its first
     /// receipt stays, whichever answer told it. What is settled has not failed.
     fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {

@@ -30,9 +30,13 @@ pub mod payload;
 pub mod state;
 
 #[cfg(feature = "daemon")]
+pub mod breaker;
+#[cfg(feature = "daemon")]
 pub mod contract;
 #[cfg(feature = "daemon")]
 pub mod facts;
+#[cfg(feature = "daemon")]
+pub mod hold;
 #[cfg(feature = "daemon")]
 pub mod operation_type;
 #[cfg(feature = "daemon")]

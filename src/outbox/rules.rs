@@ -1,5 +1,6 @@
 //! Rules: the configured types and receivers, as far as the policy needs them.
 
+use super::breaker;
 use super::facts::{Facts, RequestFingerprint};
 use super::key::OperationKey;
 use super::operation_type::{OperationType, TypeError};
@@ -29,6 +30,15 @@ pub struct ReceiverRules {
     pub identity: String,
     /// What makes it the same request: how it is made from an operation, as configured.
     pub request_form: String,
+    /// What protects it.
+    pub protection: Protection,
+}
+
+/// What protects a receiver as a whole. By default nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// When it is left alone because it is down.
+    pub breaker: Option<breaker::Settings>,
 }
 
 /// What is stored of an operation and does not change once it is prepared.

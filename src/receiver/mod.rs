@@ -17,6 +17,7 @@ use crate::jitter::Seed;
 use crate::outbox::contract::Contract;
 use crate::outbox::outcome::Report;
 use crate::outbox::retry::Retry;
+use crate::outbox::rules::Protection;
 use crate::process::ProcessGroup;
 use crate::store::{Attempt, AttemptId};
 use async_trait::async_trait;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub contract: Contract,
     /// Delays and budget.
     pub retry: Retry,
+    /// What protects it as a whole.
+    pub protection: Protection,
 }
 
 /// The kinds of receiver, with what each needs.

@@ -13,6 +13,7 @@ mod daemon;
 mod database;
 mod disk;
 mod documented;
+mod hold;
 mod hostile;
 mod http;
 mod identity;

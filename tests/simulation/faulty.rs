@@ -4,12 +4,13 @@
 use crate::ground::Site;
 use async_trait::async_trait;
 use handoff::clock::{Now, SteadyMark, Steps};
+use handoff::outbox::hold::Hold;
 use handoff::outbox::rules::Rules;
 use handoff::outbox::state::Verb;
 use handoff::process::ProcessGroup;
 use handoff::rusqlite::{self, ffi};
 use handoff::store::{
-    Act, Acted, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
+    Act, Acted, AttemptId, AttemptRow, Event, Filter, HoldAct, Mirror, OperationRow, Pass, Passed,
     Recovered, Store, StoreError, Summary, Upkeep,
 };
 use handoff::{Operation, OperationKey, RecordError, Recorded};
@@ -306,6 +307,18 @@ impl Store for Faulty {
 
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError> {
         self.write("the verb", self.store.act(rules, act, now)).await
+    }
+
+    async fn pause(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.write("the pause", self.store.pause(act, now)).await
+    }
+
+    async fn resume(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.write("the end of holds", self.store.resume(act, now)).await
+    }
+
+    async fn holds(&self, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.store.holds(now).await
     }
 
     async fn mirror(&self, rules: &Arc<Rules>, how: Mirror) -> Result<(), StoreError> {

@@ -17,7 +17,6 @@ fn keys_of_later_versions_are_refused_by_name_and_their_values_never_repeated() 
         "server.tls",
         "worker.lease",
         "receivers.crm.rate_limit",
-        "receivers.crm.circuit_breaker",
         "receivers.crm.extends",
         "receivers.crm.look_up",
         "receivers.crm.contract.scope",

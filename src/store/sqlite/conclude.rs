@@ -1,5 +1,6 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
+use super::breakers::Breakers;
 use super::operation;
 use super::update::{Change, Update};
 use crate::clock::{Now, Timestamp};
@@ -53,6 +54,7 @@ pub(super) struct Saving<'c> {
     rules: &'c Rules,
     update: Update<'c>,
     close: CachedStatement<'c>,
+    breakers: Breakers,
 }
 
 impl<'c> Saving<'c> {
@@ -65,7 +67,8 @@ impl<'c> Saving<'c> {
              WHERE operation_key = ?1 AND number = ?2 AND instance = ?3
                AND (?16 OR outcome IS NULL)",
         )?;
-        Ok(Self { db, rules, update: Update::prepare(db)?, close })
+        let (update, breakers) = (Update::prepare(db)?, Breakers::default());
+        Ok(Self { db, rules, update, close, breakers })
     }
 
     /// Saves an end, unless the attempt is not ours or has ended for good.
@@ -85,8 +88,11 @@ impl<'c> Saving<'c> {
             Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
         }
         let Some(mut loaded) = operation::by_key(self.db, &end.id.key)? else { return Ok(None) };
-        let event = self.add_to_facts(end, &attempt, &mut loaded)?;
-        self.close(end, loaded.row.facts.version, attempt.outcome.is_some())?;
+        let (event, spent) = match self.add_to_facts(end, &attempt, &mut loaded)? {
+            Some((event, spent)) => (Some(event), spent),
+            None => (None, end.ending.spends()),
+        };
+        self.close(end, loaded.row.facts.version, spent, attempt.outcome.is_some())?;
         Ok(event)
     }
 
@@ -110,23 +116,23 @@ impl<'c> Saving<'c> {
             spent: 0,
         };
         let mut loaded = begun.operation.clone();
-        let Some(event) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
+        let Some((event, spent)) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
             return self.save(&end);
         };
-        match self.close(&end, loaded.row.facts.version, false)? {
+        match self.close(&end, loaded.row.facts.version, spent, false)? {
             1 => Ok(Some(event)),
             none => Err(rusqlite::Error::StatementChangedRows(none)),
         }
     }
 
     /// Adds the end to the facts and writes what follows, if the stored row is still
-    /// the one in memory.
+    /// the one in memory. Returns also what the end has cost.
     fn add_to_facts(
         &mut self,
         end: &End<'_>,
         attempt: &Open,
         loaded: &mut Loaded,
-    ) -> Result<Option<Event>, rusqlite::Error> {
+    ) -> Result<Option<(Event, u32)>, rusqlite::Error> {
         let row = &mut loaded.row;
         let terms = self.rules.terms(&row.receiver);
         let has_others = row.facts.has_others(attempt.outcome);
@@ -147,6 +153,8 @@ impl<'c> Saving<'c> {
             not_before,
         };
         row.facts.delivery_ends(&ended, others, &terms.contract);
+        let spent = self.spent(end, attempt, &row.receiver)?;
+        row.facts.give_back(end.ending.spends().saturating_sub(spent));
         let (follows, judged) = self.rules.follow(&row.facts, &row.recorded, end.ended);
         let change = Change {
             next: follows,
@@ -159,9 +167,13 @@ impl<'c> Saving<'c> {
         if !self.update.write(loaded, change)? {
             return Ok(None);
         }
+        if attempt.outcome.is_none() {
+            let span = (attempt.started, end.ended);
+            self.breakers.hear(self.db, self.rules, &loaded.row.receiver, end.ending, span)?;
+        }
         let sent = loaded.row.state == State::Sent;
         let named_id = named_id(end.ending);
-        Ok(Some(Event::Ended {
+        let event = Event::Ended {
             id: end.id.clone(),
             receiver: loaded.row.receiver.clone(),
             outcome: end.ending.kind(),
@@ -173,7 +185,24 @@ impl<'c> Saving<'c> {
                 && had_receipt.as_deref() != named_id,
             after_withdrawal: sent && was_withdrawn,
             retry_after_capped: capped,
-        }))
+        };
+        Ok(Some((event, spent)))
+    }
+
+    /// What this end costs its operation. A probe was tried for all others as well:
+    /// that the receiver did not take it costs nothing.
+    fn spent(
+        &mut self,
+        end: &End<'_>,
+        attempt: &Open,
+        receiver: &str,
+    ) -> Result<u32, rusqlite::Error> {
+        let is_in_vain = matches!(end.ending, Ending::Outcome(Outcome::NotTaken { .. }));
+        let started = attempt.started;
+        if is_in_vain && self.breakers.is_probe(self.db, self.rules, receiver, started)? {
+            return Ok(0);
+        }
+        Ok(end.ending.spends())
     }
 
     /// Ends the attempt, whether or not it `has_ended` before. Returns how many did.
@@ -181,6 +210,7 @@ impl<'c> Saving<'c> {
         &mut self,
         end: &End<'_>,
         version: u64,
+        spent: u32,
         has_ended: bool,
     ) -> Result<usize, rusqlite::Error> {
         let alone = matches!(end.ending, Ending::Interrupted { alone: true });
@@ -198,7 +228,7 @@ impl<'c> Saving<'c> {
             end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
             report.and_then(|report| report.evidence.as_deref()),
             named_id(end.ending),
-            end.ending.spends(),
+            spent,
             alone,
             i64::try_from(version).unwrap_or(i64::MAX),
             has_ended,

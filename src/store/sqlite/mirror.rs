@@ -1,5 +1,6 @@
 //! The configured names, made known to the recording triggers.
 
+use super::breakers;
 use crate::outbox::rules::Rules;
 use crate::store::Mirror;
 use rusqlite::{Connection, params};
@@ -40,6 +41,7 @@ pub(super) fn mirror(db: &Connection, rules: &Rules, how: Mirror) -> Result<(), 
             )?;
         }
     }
+    breakers::forget_others(db, rules)?;
     release(db)
 }
 
