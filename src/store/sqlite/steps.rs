@@ -57,7 +57,8 @@ fn move_pauses(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
 }
 
 /// Waits for a receiver to settle, and budgets of time, count time that has passed.
-/// Beginnings of attempts stay: from them runs the receiver's memory of keys.
+/// Beginnings of attempts stay: from them runs the receiver's memory of keys. So does
+/// all that is settled: nothing waits for it any more.
 fn move_waits(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
     for rows in UNSETTLED {
         db.prepare_cached(&format!(
