@@ -245,6 +245,7 @@ impl Store for Faulty {
         now: Now,
     ) -> Result<Recovered, StoreError> {
         let recover = async {
+            crate::laws::rows::check_ends(&mut self.site.look());
             let early = self.site.look().set_forward_unseen();
             let recovered = self.store.recover(rules, mark, now).await?;
             self.site.look().clamp(early);
@@ -271,6 +272,7 @@ impl Store for Faulty {
         now: Now,
     ) -> Result<Steps, StoreError> {
         let mind = async {
+            crate::laws::rows::check_ends(&mut self.site.look());
             let steps = self.store.mind_steps(rules, mark, now).await?;
             let mut ground = self.site.look();
             if steps.wall != 0 {

@@ -69,7 +69,8 @@ fn move_holds(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
 }
 
 /// Waits for a receiver to settle, and budgets of time, count time that has passed.
-/// Beginnings of attempts stay: from them runs the receiver's memory of keys.
+/// Beginnings of attempts stay: from them runs the receiver's memory of keys. So does
+/// all that is settled: nothing waits for it any more.
 fn move_waits(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
     db.prepare_cached("UPDATE handoff_holds SET since_steady = since_steady + ?1")?
         .execute([by])?;
