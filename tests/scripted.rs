@@ -11,7 +11,7 @@ mod resets;
 
 use client::{Client, post};
 use handoff::scripted::{
-    Contract, Course, End, Gate, Hears, KeyAt, Pace, Pause, Reply, Script, Server, Stage,
+    Contract, Course, End, Gate, Hears, KeyAt, Pace, Pause, Reply, Request, Script, Server, Stage,
     StartError, When,
 };
 use proptest::prelude::*;
@@ -213,6 +213,19 @@ fn a_server_that_is_dropped_leaves_neither_thread_nor_connection() {
     drop(server);
     assert_eq!(threads(), 0);
     assert!(client.rest().0.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_goes_on_while_the_time_of_a_test_stands_still() {
+    let pause = Pause::For(Duration::from_millis(5));
+    let server = always(Course::default().before_reading(pause));
+    let start = tokio::time::Instant::now();
+    let mut client = Client::to(&server);
+    client.post("a", "{}");
+    let finished = |all: &[Request]| all.iter().any(|one| one.finished);
+    let requests = server.until(finished).await.expect("it ends");
+    assert_eq!((requests.len(), client.answer().status), (1, 201));
+    assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[test]

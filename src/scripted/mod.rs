@@ -171,6 +171,17 @@ impl Server {
         self.shared.wait_until(holds)
     }
 
+    /// As [`wait_until`](Self::wait_until), and leaves the caller's runtime to others. Time
+    /// that is paused in that runtime stands still meanwhile.
+    pub async fn until(
+        &self,
+        holds: impl Fn(&[Request]) -> bool + Send + 'static,
+    ) -> Option<Vec<Request>> {
+        let shared = Arc::clone(&self.shared);
+        let waited = tokio::task::spawn_blocking(move || shared.wait_until(holds));
+        waited.await.ok().flatten()
+    }
+
     /// The windows of all keys are over: the CRM knows none of them any more.
     pub fn forget_keys(&self) {
         self.shared.forget_keys();
