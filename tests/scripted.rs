@@ -8,6 +8,8 @@ mod contracts;
 mod replies;
 #[path = "scripted/resets.rs"]
 mod resets;
+#[path = "scripted/tls.rs"]
+mod tls;
 
 use client::{Client, post};
 use handoff::scripted::{

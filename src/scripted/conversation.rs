@@ -37,10 +37,20 @@ impl Conversation {
     /// Serves requests until one of both sides parts.
     pub(super) async fn run(mut self) {
         let first = self.shared.script.pick(&self.shared.seen_connection(self.connection));
-        if let Some(course) = first.filter(|course| course.hears == Hears::NoConnection) {
+        let at_once = [Hears::NoConnection, Hears::Hello];
+        if let Some(course) = first.filter(|course| at_once.contains(&course.hears)) {
+            if course.hears == Hears::Hello && self.link.arrival().await.is_err() {
+                return;
+            }
+            self.link.pause(&course.before_reading).await;
             let mut exchange = Exchange::new(0);
             let end = self.answer(&mut exchange, &course).await.unwrap_or(course.end);
             return self.part(if end == End::StayOpen { End::Close } else { end }).await;
+        }
+        if let Some(tls) = &self.shared.tls
+            && self.link.shake_hands(tls).await.is_err()
+        {
+            return self.shared.hand_refused();
         }
         loop {
             if self.link.arrival().await.is_err() {
@@ -98,7 +108,7 @@ impl Conversation {
         exchange.pick(&self.shared, Stage::Arrived);
         if let Some(course) = &exchange.course {
             self.link.pause(&course.before_reading).await;
-            if matches!(course.hears, Hears::NoConnection | Hears::Nothing) {
+            if matches!(course.hears, Hears::NoConnection | Hears::Hello | Hears::Nothing) {
                 return Ok(course.clone());
             }
         }
@@ -120,7 +130,7 @@ impl Conversation {
         let most = match known.hears {
             Hears::Body(most) => most,
             Hears::Everything => usize::MAX,
-            Hears::NoConnection | Hears::Nothing | Hears::Head => 0,
+            Hears::NoConnection | Hears::Hello | Hears::Nothing | Hears::Head => 0,
         };
         if waits && known.invites && most > 0 {
             self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
