@@ -225,9 +225,9 @@ impl State {
     }
 }
 
-/// Requests are numbered from 1.
+/// Requests are numbered from 1; under any other number there is none.
 fn index(number: u64) -> usize {
-    usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX)
+    number.checked_sub(1).and_then(|index| usize::try_from(index).ok()).unwrap_or(usize::MAX)
 }
 
 fn is_read(method: &str) -> bool {
