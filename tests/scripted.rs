@@ -8,10 +8,12 @@ mod contracts;
 mod replies;
 #[path = "scripted/resets.rs"]
 mod resets;
+#[path = "scripted/tls.rs"]
+mod tls;
 
 use client::{Client, post};
 use handoff::scripted::{
-    Contract, Course, End, Gate, Hears, KeyAt, Pace, Pause, Reply, Script, Server, Stage,
+    Contract, Course, End, Gate, Hears, KeyAt, Pace, Pause, Reply, Request, Script, Server, Stage,
     StartError, When,
 };
 use proptest::prelude::*;
@@ -215,6 +217,19 @@ fn a_server_that_is_dropped_leaves_neither_thread_nor_connection() {
     assert!(client.rest().0.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_goes_on_while_the_time_of_a_test_stands_still() {
+    let pause = Pause::For(Duration::from_millis(5));
+    let server = always(Course::default().before_reading(pause));
+    let start = tokio::time::Instant::now();
+    let mut client = Client::to(&server);
+    client.post("a", "{}");
+    let finished = |all: &[Request]| all.iter().any(|one| one.finished);
+    let requests = server.until(finished).await.expect("it ends");
+    assert_eq!((requests.len(), client.answer().status), (1, 201));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
 #[test]
 fn what_is_no_http_is_refused_and_logged() {
     let server = start(script());
@@ -225,16 +240,34 @@ fn what_is_no_http_is_refused_and_logged() {
     assert_eq!((requests[0].method.as_str(), requests[0].whole), ("", false));
 }
 
+/// Bytes that nearly make sense.
+fn noise() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = [
+        "POST /tasks HTTP/1.1\r\n",
+        "GET /tasks?key=%a HTTP/1.1\r\n",
+        "transfer-encoding: chunked\r\n",
+        "content-length: 9\r\n",
+        "expect: 100-continue\r\n",
+        "\r\n",
+        "3\r\nabc\r\n",
+        "fffffffffffffffff\r\n",
+        "ffffffffffffffff\r\n",
+        "-1\r\n",
+        "0\r\n\r\n",
+    ];
+    let piece = prop::sample::select(pieces.to_vec()).prop_map(|piece| piece.as_bytes().to_vec());
+    let any = prop::collection::vec(any::<u8>(), 0..20);
+    prop::collection::vec(prop_oneof![4 => piece, 1 => any], 0..12).prop_map(|all| all.concat())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_bytes_make_the_server_panic(noise: Vec<u8>, cut in 0_usize..200, chunked: bool) {
+    fn no_bytes_make_the_server_panic(noise in noise(), bytes: Vec<u8>) {
         let server = start(script().look_up(KeyAt::Query("key".to_owned())));
-        let framing = if chunked { "transfer-encoding: chunked" } else { "content-length: 9" };
-        let head = format!("POST /tasks HTTP/1.1\r\n{framing}\r\n\r\n");
-        let mut mixed = [head.as_bytes(), &noise].concat();
-        for bytes in [noise, mixed.split_off(cut.min(mixed.len())), mixed] {
+        let chunked = b"POST /tasks HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
+        for bytes in [&noise, &[chunked, noise.as_slice()].concat(), &bytes] {
             Client::to(&server).send(bytes).no_more().rest();
         }
         prop_assert_eq!(Client::to(&server).post("a", "{}").answer().status, 201);

@@ -20,8 +20,10 @@ pub(super) struct Conversation {
     turn: u64,
 }
 
-/// One request on its way through a conversation.
+/// One request on its way through a conversation. It is finished when this is dropped,
+/// also by an outage.
 struct Exchange {
+    shared: Arc<Shared>,
     number: u64,
     course: Option<Course>,
     head: Option<Head>,
@@ -37,10 +39,20 @@ impl Conversation {
     /// Serves requests until one of both sides parts.
     pub(super) async fn run(mut self) {
         let first = self.shared.script.pick(&self.shared.seen_connection(self.connection));
-        if let Some(course) = first.filter(|course| course.hears == Hears::NoConnection) {
-            let mut exchange = Exchange::new(0);
+        let at_once = [Hears::NoConnection, Hears::Hello];
+        if let Some(course) = first.filter(|course| at_once.contains(&course.hears)) {
+            if course.hears == Hears::Hello && self.link.arrival().await.is_err() {
+                return;
+            }
+            self.link.pause(&course.before_reading).await;
+            let mut exchange = Exchange::new(0, &self.shared);
             let end = self.answer(&mut exchange, &course).await.unwrap_or(course.end);
             return self.part(if end == End::StayOpen { End::Close } else { end }).await;
+        }
+        if let Some(tls) = &self.shared.tls
+            && self.link.shake_hands(tls).await.is_err()
+        {
+            return self.shared.hand_refused();
         }
         loop {
             if self.link.arrival().await.is_err() {
@@ -48,13 +60,13 @@ impl Conversation {
             }
             self.turn += 1;
             let number = self.shared.arrived(self.connection, self.turn);
-            let mut exchange = Exchange::new(number);
+            let mut exchange = Exchange::new(number, &self.shared);
             let end = self.serve(&mut exchange).await;
             let end = match end {
                 Err(Broken::Malformed) => self.refuse(number).await,
                 other => other,
             };
-            self.shared.update(number, |request| request.finished = true);
+            drop(exchange);
             match end {
                 Ok(End::StayOpen) => {}
                 Ok(end) => return self.part(end).await,
@@ -95,10 +107,10 @@ impl Conversation {
     /// Reads a request as far as its course says, and finds that course on the way.
     async fn hear(&mut self, exchange: &mut Exchange) -> Result<Course, Broken> {
         let number = exchange.number;
-        exchange.pick(&self.shared, Stage::Arrived);
+        exchange.pick(Stage::Arrived);
         if let Some(course) = &exchange.course {
             self.link.pause(&course.before_reading).await;
-            if matches!(course.hears, Hears::NoConnection | Hears::Nothing) {
+            if matches!(course.hears, Hears::NoConnection | Hears::Hello | Hears::Nothing) {
                 return Ok(course.clone());
             }
         }
@@ -115,12 +127,12 @@ impl Conversation {
         if self.shared.script.key.is_in_the_head() || self.shared.script.look_up.is_some() {
             self.shared.find_key(number);
         }
-        exchange.pick(&self.shared, Stage::Head);
+        exchange.pick(Stage::Head);
         let known = exchange.course.clone().unwrap_or_default();
         let most = match known.hears {
             Hears::Body(most) => most,
             Hears::Everything => usize::MAX,
-            Hears::NoConnection | Hears::Nothing | Hears::Head => 0,
+            Hears::NoConnection | Hears::Hello | Hears::Nothing | Hears::Head => 0,
         };
         if waits && known.invites && most > 0 {
             self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
@@ -128,7 +140,7 @@ impl Conversation {
         self.read_body(exchange, most, known.pace).await?;
         if exchange.is_whole() {
             self.shared.find_key(number);
-            exchange.pick(&self.shared, Stage::Body);
+            exchange.pick(Stage::Body);
         }
         Ok(exchange.course.clone().unwrap_or_default())
     }
@@ -212,17 +224,24 @@ impl Conversation {
 }
 
 impl Exchange {
-    fn new(number: u64) -> Self {
-        Self { number, course: None, head: None, body: None }
+    /// The number 0 is that of a connection which carries none.
+    fn new(number: u64, shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), number, course: None, head: None, body: None }
     }
 
-    fn pick(&mut self, shared: &Shared, stage: Stage) {
+    fn pick(&mut self, stage: Stage) {
         if self.course.is_none() {
-            self.course = shared.pick(self.number, stage);
+            self.course = self.shared.pick(self.number, stage);
         }
     }
 
     fn is_whole(&self) -> bool {
         self.body.as_ref().is_some_and(BodyReader::ended)
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.shared.update(self.number, |request| request.finished = true);
     }
 }

@@ -28,6 +28,8 @@ pub struct Course {
 pub enum Hears {
     /// Nothing, and no request is waited for: right after the connection is made.
     NoConnection,
+    /// Nothing, but the first byte of the connection has come: a request's, or a handshake's.
+    Hello,
     /// Nothing, but its first byte has come.
     Nothing,
     /// The head.

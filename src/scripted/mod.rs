@@ -46,6 +46,7 @@ mod reply;
 mod request;
 mod script;
 mod state;
+mod tls;
 mod wire;
 
 pub use course::{Answer, Course, End, Gate, Hears, Pace, Pause};
@@ -53,6 +54,7 @@ pub use records::{Contract, Effect, Record};
 pub use reply::{Dialect, Framing, Reply, Saying};
 pub use request::{KeyAt, Request};
 pub use script::{Script, Stage, TooLate, When};
+pub use tls::{Tls, TlsError};
 
 use conversation::Conversation;
 use state::Shared;
@@ -102,6 +104,19 @@ impl Server {
     ///
     /// If the script cannot be followed, or there is no port or thread to be had.
     pub fn start(script: Script) -> Result<Self, StartError> {
+        Self::start_with(script, None)
+    }
+
+    /// As [`start`](Self::start), with TLS on each connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_tls(script: Script, tls: Tls) -> Result<Self, StartError> {
+        Self::start_with(script, Some(tls))
+    }
+
+    fn start_with(script: Script, tls: Option<Tls>) -> Result<Self, StartError> {
         if let Some(too_late) = script.first_too_late() {
             return Err(too_late.into());
         }
@@ -110,7 +125,7 @@ impl Server {
         let socket = bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(script));
+        let shared = Arc::new(Shared::new(script, tls));
         drop(inside);
         let (orders, taken) = mpsc::unbounded_channel();
         let house = House { address, shared: Arc::clone(&shared), talks: JoinSet::new() };
@@ -159,6 +174,13 @@ impl Server {
         self.shared.connections()
     }
 
+    /// How many handshakes were not brought to an end, most often since the client did
+    /// not like the certificate.
+    #[must_use]
+    pub fn hands_refused(&self) -> u64 {
+        self.shared.hands_refused()
+    }
+
     /// How many connections have failed by a fault of the server itself.
     #[must_use]
     pub fn panics(&self) -> u64 {
@@ -166,9 +188,21 @@ impl Server {
     }
 
     /// Waits until the requests are so, and returns them; `None` if that does not
-    /// come within a time that is long enough for a very busy machine.
+    /// come within a time that is long enough for a very busy machine. Of the server,
+    /// the condition may ask for its counts alone: the requests are held meanwhile.
     pub fn wait_until(&self, holds: impl Fn(&[Request]) -> bool) -> Option<Vec<Request>> {
         self.shared.wait_until(holds)
+    }
+
+    /// As [`wait_until`](Self::wait_until), and leaves the caller's runtime to others. Time
+    /// that is paused in that runtime stands still meanwhile.
+    pub async fn until(
+        &self,
+        holds: impl Fn(&[Request]) -> bool + Send + 'static,
+    ) -> Option<Vec<Request>> {
+        let shared = Arc::clone(&self.shared);
+        let waited = tokio::task::spawn_blocking(move || shared.wait_until(holds));
+        waited.await.ok().flatten()
     }
 
     /// The windows of all keys are over: the CRM knows none of them any more.

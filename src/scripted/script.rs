@@ -98,7 +98,7 @@ pub enum Stage {
 
 fn needed_at(course: &Course) -> Stage {
     match course.hears {
-        Hears::NoConnection => Stage::Accepted,
+        Hears::NoConnection | Hears::Hello => Stage::Accepted,
         Hears::Nothing => Stage::Arrived,
         _ if !matches!(course.before_reading, Pause::None) => Stage::Arrived,
         Hears::Head | Hears::Body(_) => Stage::Head,

@@ -4,7 +4,9 @@ use super::records::{Effect, Record, Records};
 use super::reply::{About, Reply, Saying};
 use super::request::Request;
 use super::script::{Key, Script, Seen, Stage};
+use super::tls::Tls;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -16,26 +18,38 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) script: Script,
+    /// How it shakes hands, if it does.
+    pub(super) tls: Option<Tls>,
     start: Instant,
     state: Mutex<State>,
     changed: Condvar,
+    /// Counts that can be read while the state is held, and change with it only.
+    connections: AtomicU64,
+    hands_refused: AtomicU64,
+    panics: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    connections: u64,
     requests: Vec<Request>,
     records: Records,
     /// How many requests have come with a key.
     of_keys: HashMap<String, u64>,
-    panics: u64,
 }
 
 impl Shared {
     /// Time is counted from now, on the clock of the runtime that is entered.
-    pub(super) fn new(script: Script) -> Self {
-        let state = Mutex::default();
-        Self { script, start: Instant::now(), state, changed: Condvar::new() }
+    pub(super) fn new(script: Script, tls: Option<Tls>) -> Self {
+        Self {
+            script,
+            tls,
+            start: Instant::now(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            connections: AtomicU64::new(0),
+            hands_refused: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -57,11 +71,19 @@ impl Shared {
     }
 
     pub(super) fn connections(&self) -> u64 {
-        self.state().connections
+        self.connections.load(Ordering::SeqCst)
     }
 
     pub(super) fn panics(&self) -> u64 {
-        self.state().panics
+        self.panics.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn hands_refused(&self) -> u64 {
+        self.hands_refused.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn hand_refused(&self) {
+        self.change(|_| self.hands_refused.fetch_add(1, Ordering::SeqCst));
     }
 
     pub(super) fn forget_keys(&self) {
@@ -77,14 +99,11 @@ impl Shared {
     }
 
     pub(super) fn connected(&self) -> u64 {
-        self.change(|state| {
-            state.connections += 1;
-            state.connections
-        })
+        self.change(|_| self.connections.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     pub(super) fn panicked(&self) {
-        self.change(|state| state.panics += 1);
+        self.change(|_| self.panics.fetch_add(1, Ordering::SeqCst));
     }
 
     /// A request begins. The result is its number.
@@ -206,9 +225,9 @@ impl State {
     }
 }
 
-/// Requests are numbered from 1.
+/// Requests are numbered from 1; under any other number there is none.
 fn index(number: u64) -> usize {
-    usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX)
+    number.checked_sub(1).and_then(|index| usize::try_from(index).ok()).unwrap_or(usize::MAX)
 }
 
 fn is_read(method: &str) -> bool {

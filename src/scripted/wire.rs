@@ -2,8 +2,8 @@
 
 use super::course::{Pace, Pause};
 use super::request::header;
+use super::tls::{Stream, Tls};
 use std::io;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The longest head that is read.
@@ -18,7 +18,7 @@ const PIECE: usize = 64 * 1024;
 /// One connection, and what has come over it and was not used yet.
 #[derive(Debug)]
 pub(super) struct Link {
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
 }
 
@@ -63,15 +63,26 @@ impl Link {
     pub(super) fn new(stream: TcpStream) -> Self {
         // An answer goes out when it is written; where that cannot be set, it is late.
         stream.set_nodelay(true).ok();
-        Self { stream, buffer: Vec::new() }
+        Self { stream: Stream::Plain(stream), buffer: Vec::new() }
     }
 
-    /// Waits for the first byte of a request without reading it.
-    pub(super) async fn arrival(&self) -> Result<(), Broken> {
-        if self.buffer.is_empty() && self.stream.peek(&mut [0]).await? == 0 {
-            return Err(Broken::Gone);
-        }
+    /// Goes on under TLS.
+    pub(super) async fn shake_hands(&mut self, tls: &Tls) -> Result<(), Broken> {
+        self.stream.shake_hands(tls).await?;
         Ok(())
+    }
+
+    /// Waits for the first byte of a request without reading it; under TLS the first
+    /// piece has to be read.
+    pub(super) async fn arrival(&mut self) -> Result<(), Broken> {
+        if !self.buffer.is_empty() {
+            return Ok(());
+        }
+        match &self.stream {
+            Stream::Plain(stream) if stream.peek(&mut [0]).await? == 0 => Err(Broken::Gone),
+            Stream::Plain(_) => Ok(()),
+            Stream::Tls(_) | Stream::Gone => self.more(PIECE).await,
+        }
     }
 
     /// Waits for the end of a pause. What comes meanwhile is kept, where it has to be
@@ -134,7 +145,7 @@ impl Link {
     }
 
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        self.stream.write_all(bytes).await?;
+        self.stream.write(bytes).await?;
         Ok(())
     }
 
@@ -150,7 +161,7 @@ impl Link {
 
     pub(super) fn reset(self) {
         // Where this cannot be set, the stream is closed, which is all that is left.
-        self.stream.set_zero_linger().ok();
+        self.stream.forget().ok();
     }
 }
 

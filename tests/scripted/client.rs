@@ -81,7 +81,15 @@ impl Client {
         }
     }
 
-    /// The same as text.
+    /// Whether neither a byte nor an end has come.
+    pub(crate) fn has_nothing(&mut self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let come = self.stream.peek(&mut [0]).map_err(|error| error.kind());
+        self.stream.set_nonblocking(false).expect("a socket");
+        come == Err(ErrorKind::WouldBlock)
+    }
+
+    /// All that comes until the end, as text.
     pub(crate) fn text(&mut self) -> String {
         String::from_utf8(self.rest().0).expect("text")
     }

@@ -2,7 +2,7 @@
 
 use super::client::{Client, post};
 use super::{always, script, start};
-use handoff::scripted::{Course, End, Hears, Reply, When};
+use handoff::scripted::{Answer, Course, End, Gate, Hears, Pause, Reply, When};
 
 /// What a client gets that sends one request; what of it was read, and whether it was acted upon.
 fn meets(course: Course) -> ((Vec<u8>, bool), (bool, bool)) {
@@ -65,6 +65,29 @@ fn a_connection_can_end_before_a_request_comes() {
         assert_eq!(Client::to(&server).post("a", "{}").answer().status, 201);
         assert_eq!((server.connections(), server.requests().len()), (2, 1));
     }
+}
+
+#[test]
+fn what_a_connection_without_a_request_is_told_is_no_answer_to_a_request() {
+    let parting = Course::gone_after(Hears::NoConnection, End::Close);
+    let course = parting.answer(Answer::Raw(b"220 mail".to_vec()));
+    let server = start(script().rule(When::Connection(2), course));
+    Client::to(&server).post("a", "{}").answer();
+    let answered = server.wait_until(|all| all[0].finished).expect("it ends")[0].answered;
+    assert_eq!(Client::to(&server).text(), "220 mail");
+    assert_eq!(server.requests()[0].answered, answered);
+}
+
+#[test]
+fn a_request_that_an_outage_has_cut_off_is_finished_and_not_acted_upon() {
+    let server = always(Course::default().before_acting(Pause::Until(Gate::new())));
+    let mut client = Client::to(&server);
+    client.post("a", "{}");
+    server.wait_until(|all| all.iter().any(|one| one.whole)).expect("it is read");
+    server.go_down().expect("the port is kept");
+    let requests = server.requests();
+    assert!(requests[0].finished && requests[0].effect.is_none());
+    assert!(client.rest().0.is_empty());
 }
 
 #[test]
