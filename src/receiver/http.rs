@@ -21,7 +21,7 @@ mod tests;
 
 pub use address::{Address, Scheme};
 pub use classify::Reading;
-pub use exchange::BODY_BYTES_MAX;
+pub use exchange::{BODY_BYTES_MAX, FailureCode};
 pub use request::{Body, KeyEncoding, RenderError, Rendered, RequestTemplate};
 pub use rule::{Part, Receipt, Rule, RuleOutcome, Statuses};
 pub use secret::{Auth, Reference, SecretError};

@@ -3,6 +3,7 @@
 mod server;
 
 use crate::support::{World, until};
+use nix::sys::signal::Signal;
 use server::{Server, Then, answer};
 use std::net::{SocketAddr, TcpListener};
 
@@ -163,4 +164,89 @@ fn an_answer_without_end_is_cut_and_proves_nothing() {
     world.until_state(&key, "blocked");
     assert_eq!(attempt::<String>(&world, &key, 1, "outcome"), "unknown");
     assert_eq!(attempt::<String>(&world, &key, 1, "error_code"), "answer_cut");
+}
+
+#[test]
+fn a_template_that_was_changed_after_a_lost_reply_makes_no_second_request() {
+    let server = Server::that([Then::Hold]);
+    let world = world(server.address, KEYED, "");
+    let mut daemon = world.serving();
+    let key = world.record("case-104");
+    until("the request", || (server.seen().len() == 1).then_some(()));
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended();
+    let file = std::fs::read_to_string(world.path("handoff.toml")).expect("a configuration");
+    world.write("handoff.toml", file.replace("\"title\":", "\"subject\":"));
+    let _daemon = world.serving();
+    world.until_state(&key, "blocked");
+    let why: String =
+        world.value("SELECT blocked_reason FROM handoff_outbox WHERE operation_key = ?1", [&key]);
+    assert_eq!(why, "window_closed");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[test]
+fn a_request_that_a_kill_interrupted_is_repeated_byte_for_byte() {
+    let server = Server::that([Then::Hold, answer("200 OK", "", r#"{"id": 1}"#)]);
+    let world = world(server.address, KEYED, "");
+    let mut daemon = world.serving();
+    let key = world.record("case-104");
+    until("the request", || (server.seen().len() == 1).then_some(()));
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended();
+    let _daemon = world.serving();
+    world.until_state(&key, "sent");
+    let [first, second] = &server.seen()[..] else { panic!("two requests") };
+    assert_eq!(first, second);
+}
+
+#[test]
+fn the_secret_appears_nowhere() {
+    let echo = format!("X-Echo: {SECRET}\r\n");
+    let body = format!(r#"{{"id": "{SECRET}", "error": "Bearer {SECRET} is not known"}}"#);
+    let server = Server::that([
+        answer("200 OK", &echo, &body),
+        answer("422 Unprocessable Content", &echo, &body),
+        Then::Say(format!("HTTP/1.1 200 OK\r\n{SECRET}\r\n\r\n")),
+        answer("308 Permanent Redirect", &format!("Location: /{SECRET}/\r\n"), ""),
+    ]);
+    let world = world(server.address, "mode = \"none\"", "");
+    let daemon = world.daemon_with(&["--set", "log.level=trace"]);
+    daemon.event("started");
+    for number in 1..=4 {
+        world.record(&format!("case-{number}"));
+        until("the outcome", || {
+            let sql = "SELECT count(finished_at) FROM handoff_attempts";
+            (world.value::<i64>(sql, []) == number).then_some(())
+        });
+    }
+    let outcomes = "SELECT group_concat(outcome || ' ' || evidence, char(10))
+                    FROM (SELECT * FROM handoff_attempts ORDER BY operation_key)";
+    let evidence: String = world.value(outcomes, []);
+    assert!(evidence.contains("rejected status 422; body:"), "{evidence}");
+    assert_eq!(evidence.matches("[secret]").count(), 3, "{evidence}");
+    let lines = daemon.stop().join("\n");
+    assert!(!lines.contains(SECRET), "{lines}");
+    for file in std::fs::read_dir(world.path("")).expect("the folder") {
+        let file = file.expect("a file").path();
+        let bytes = std::fs::read(&file).expect("a file of the test");
+        let found = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+        assert_eq!(found, file.ends_with("token"), "{}", file.display());
+    }
+    for arguments in
+        [&["check", "--origin"][..], &["list"], &["show", "harbor:create-followup:v1:case-2"]]
+    {
+        let done = world.run(arguments);
+        assert!(!done.stdout.contains(SECRET) && !done.stderr.contains(SECRET), "{done:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_stops_the_start_and_says_where_it_should_be() {
+    let server = Server::that([Then::Close]);
+    let world = world(server.address, KEYED, "");
+    std::fs::remove_file(world.path("token")).expect("a file of the test");
+    let mut daemon = world.daemon();
+    let lines = daemon.exits(78).join("\n");
+    assert!(lines.contains("the secret in the file token cannot be read"), "{lines}");
 }
