@@ -1,6 +1,7 @@
 //! The receiver that speaks HTTP, against a server at a real socket.
 
 mod server;
+mod tls;
 
 use crate::support::{World, until};
 use nix::sys::signal::Signal;
@@ -10,19 +11,34 @@ use std::net::{SocketAddr, TcpListener};
 const KEYED: &str = "mode = \"idempotency_key\"\nwindow = \"forever\"";
 const SECRET: &str = "canary-7f3a9e-secret";
 
-/// A folder whose receiver is at this address.
-fn world(address: SocketAddr, contract: &str, more: &str) -> World {
-    let world = World::configured(&format!(
-        "[receivers.crm]\nkind = \"http\"\nbase_url = \"http://{address}/api\"\ntimeout = \"20s\"\n\
+/// A receiver at this address.
+fn configuration(url: &str, contract: &str, more: &str) -> String {
+    format!(
+        "[receivers.crm]\nkind = \"http\"\nbase_url = \"{url}/api\"\ntimeout = \"20s\"\n\
          auth = {{ bearer = {{ file = \"token\" }} }}\nreceipt = {{ pointer = \"/id\" }}\n{more}\n\
          [receivers.crm.request]\npath = \"/tasks/{{{{ subject }}}}\"\n\
          idempotency_header = \"Idempotency-Key\"\nbody_kind = \"json\"\n\
          body = '{{\"title\": \"{{{{ payload.title }}}}\", \"for\": [\"{{{{ key }}}}\"]}}'\n\
          [receivers.crm.contract]\n{contract}\n\
          [receivers.crm.retry]\nschedule = [\"20ms\", \"1h\"]\n"
-    ));
+    )
+}
+
+/// A folder whose receiver is at this address.
+fn world(address: SocketAddr, contract: &str, more: &str) -> World {
+    let url = format!("http://{address}");
+    let world = World::configured(&configuration(&url, contract, more));
     world.write("token", format!("{SECRET}\n"));
     world.migrated()
+}
+
+/// Waits until so many attempts of an operation have ended.
+#[track_caller]
+fn until_ended(world: &World, key: &str, number: i64) {
+    until(&format!("{number} attempts that have ended"), || {
+        let sql = "SELECT count(finished_at) FROM handoff_attempts WHERE operation_key = ?1";
+        (world.value::<i64>(sql, [key]) >= number).then_some(())
+    });
 }
 
 /// A column of an operation's attempt.
@@ -94,10 +110,7 @@ fn a_refused_connection_is_tried_again_and_leaves_no_doubt() {
     let world = world(address, "mode = \"none\"", "");
     let _daemon = world.serving();
     let key = world.record("case-104");
-    until("two attempts that have ended", || {
-        let sql = "SELECT count(finished_at) FROM handoff_attempts WHERE operation_key = ?1";
-        (world.value::<i64>(sql, [&key]) == 2).then_some(())
-    });
+    until_ended(&world, &key, 2);
     assert_eq!(attempt::<String>(&world, &key, 1, "outcome"), "not_taken");
     assert_eq!(attempt::<String>(&world, &key, 1, "error_code"), "connection_refused");
     assert!(!attempt::<bool>(&world, &key, 1, "request_sent"));
