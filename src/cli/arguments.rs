@@ -84,6 +84,9 @@ With --check the exit code is 3 if anything is blocked.")]
         #[arg(long)]
         origin: bool,
     },
+    /// Look at receivers
+    #[command(subcommand)]
+    Receiver(Receiver),
     /// Make or update the tables in a database
     Migrate(Migrate),
     /// Show a lost reply and a killed daemon, with the real parts, in ./demo-data
@@ -195,6 +198,19 @@ pub(crate) struct Withdraw {
     /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) actor: Option<String>,
+}
+
+/// Look at receivers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Receiver {
+    /// Show the request that an operation is sent as; nothing is sent, no secret is read
+    #[command(
+        after_help = "Example:\n  handoff receiver render harbor:create-followup:v1:case-104"
+    )]
+    Render {
+        /// Operation key
+        key: String,
+    },
 }
 
 /// Make or update the tables in a database.

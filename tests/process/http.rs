@@ -263,3 +263,29 @@ fn a_secret_that_cannot_be_read_stops_the_start_and_says_where_it_should_be() {
     let lines = daemon.exits(78).join("\n");
     assert!(lines.contains("the secret in the file token cannot be read"), "{lines}");
 }
+
+#[test]
+fn a_request_can_be_looked_at_without_being_sent_and_without_its_secret() {
+    let server = Server::that([answer("201 Created", "", r#"{"id": 1}"#)]);
+    let world = world(server.address, KEYED, "");
+    let key = world.record("case-104");
+    std::fs::remove_file(world.path("token")).expect("a file of the test");
+    let shown = world.run(&["--json", "receiver", "render", &key]).ok().json();
+    assert_eq!(server.seen(), Vec::<String>::new());
+    world.write("token", SECRET);
+    let _daemon = world.serving();
+    world.until_state(&key, "sent");
+    let [request] = &server.seen()[..] else { panic!("one request") };
+    let (head, body) = request.split_once("\r\n\r\n").expect("a head and a body");
+    assert_eq!(shown["body"], body);
+    assert_eq!(shown["url"], format!("http://{}/api/tasks/case-104", server.address));
+    let headers = shown["headers"].as_array().expect("headers");
+    assert!(headers.len() >= 8, "{headers:?}");
+    for header in headers {
+        let [name, value] = [0, 1].map(|at| header[at].as_str().expect("a text"));
+        let sent = value.replace("[secret]", SECRET);
+        assert!(head.contains(&format!("\r\n{name}: {sent}")), "{name} in {head}");
+    }
+    let text = world.run(&["receiver", "render", &key]).ok().stdout;
+    assert!(text.starts_with("POST http://") && text.contains("\n\n{\"for\":["), "{text}");
+}

@@ -13,7 +13,9 @@ use crate::text_enum::text_enum;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, USER_AGENT};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -136,19 +138,7 @@ impl Line {
     fn request(&self, rendered: &Rendered) -> Result<Request<Full<Bytes>>, String> {
         let path = format!("{}{}", self.address.path, rendered.path);
         let mut request = Request::builder().method(rendered.method.clone()).uri(path);
-        let fixed = [
-            (HOST, self.address.authority.as_str()),
-            (USER_AGENT, AGENT),
-            (ACCEPT, "application/json"),
-            (ACCEPT_ENCODING, "identity"),
-            (CONNECTION, "close"),
-        ];
-        for (name, value) in fixed {
-            if !rendered.headers.iter().any(|(own, _)| *own == name) {
-                request = request.header(name, value);
-            }
-        }
-        for (name, value) in &rendered.headers {
+        for (name, value) in headers(&self.address, rendered) {
             request = request.header(name, value);
         }
         if let Some(credential) = &self.credential {
@@ -211,6 +201,21 @@ impl Line {
         }
         Err(last)
     }
+}
+
+/// Every header of a request but the credential's.
+pub(super) fn headers(address: &Address, rendered: &Rendered) -> Vec<(HeaderName, HeaderValue)> {
+    let host = HeaderValue::from_str(&address.authority);
+    let fixed = [
+        (HOST, host.unwrap_or(HeaderValue::from_static(""))),
+        (USER_AGENT, HeaderValue::from_static(AGENT)),
+        (ACCEPT, HeaderValue::from_static("application/json")),
+        (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        (CONNECTION, HeaderValue::from_static("close")),
+    ];
+    let chosen = |name: &HeaderName| rendered.headers.iter().any(|(own, _)| own == name);
+    let fixed = fixed.into_iter().filter(|(name, _)| !chosen(name));
+    fixed.chain(rendered.headers.iter().cloned()).collect()
 }
 
 /// Talks on a fresh connection until the answer is read.
