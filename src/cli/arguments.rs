@@ -94,6 +94,9 @@ a daemon.")]
         #[arg(long)]
         origin: bool,
     },
+    /// Look at receivers
+    #[command(subcommand)]
+    Receiver(Receiver),
     /// Make or update the tables in a database
     Migrate(Migrate),
     /// Show a lost reply and a killed daemon, with the real parts, in ./demo-data
@@ -222,6 +225,19 @@ pub(crate) struct Hold {
     /// Why; kept in the audit and shown
     #[arg(long)]
     pub(crate) reason: Option<String>,
+}
+
+/// Look at receivers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Receiver {
+    /// Show the request that an operation is sent as; nothing is sent, no secret is read
+    #[command(
+        after_help = "Example:\n  handoff receiver render harbor:create-followup:v1:case-104"
+    )]
+    Render {
+        /// Operation key
+        key: String,
+    },
 }
 
 /// Make or update the tables in a database.

@@ -10,6 +10,7 @@ mod exit;
 mod hold;
 mod migrate;
 mod output;
+mod receiver;
 mod run;
 mod show;
 mod status;
@@ -79,6 +80,9 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Bench(command) => bench::bench(&global, &command).await,
         Command::Run => run::run(&global).await,
         Command::Check { origin } => check::check(&global, origin),
+        Command::Receiver(arguments::Receiver::Render { key }) => {
+            receiver::render(&global, &key).await
+        }
         Command::Migrate(command) => migrate::migrate(&global, &command).await,
         Command::Approve(command) => approve::approve(&global, &command).await,
         Command::List(command) => show::list(&global, &command).await,

@@ -2,6 +2,7 @@
 
 mod defaults;
 mod files;
+mod http;
 mod layers;
 mod meaning;
 mod values;

@@ -21,7 +21,7 @@ mod tests;
 
 pub use address::{Address, Scheme};
 pub use classify::Reading;
-pub use exchange::BODY_BYTES_MAX;
+pub use exchange::{BODY_BYTES_MAX, FailureCode};
 pub use request::{Body, KeyEncoding, RenderError, Rendered, RequestTemplate};
 pub use rule::{Part, Receipt, Rule, RuleOutcome, Statuses};
 pub use secret::{Auth, Reference, SecretError};
@@ -59,6 +59,19 @@ pub struct Settings {
     pub reading: Reading,
 }
 
+/// A request to look at.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Preview {
+    /// The method.
+    pub method: String,
+    /// The whole URL.
+    pub url: String,
+    /// The headers, with a word in place of the secret.
+    pub headers: Vec<(String, String)>,
+    /// The body, if there is one.
+    pub body: Option<String>,
+}
+
 /// Why an HTTP receiver cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
@@ -89,6 +102,27 @@ impl Settings {
     pub fn identity(&self) -> String {
         let auth = self.auth.as_ref().map(Auth::identity).unwrap_or_default();
         format!("http:{}\u{1f}{auth}", self.address)
+    }
+
+    /// The request that an operation would be sent as. No secret is read for it.
+    ///
+    /// # Errors
+    ///
+    /// [`RenderError`] says why there is none.
+    pub fn preview(&self, key: &OperationKey, payload: &str) -> Result<Preview, RenderError> {
+        let rendered = self.request.render(key, payload)?;
+        let plain = |(name, value): (hyper::header::HeaderName, hyper::header::HeaderValue)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let headers = exchange::headers(&self.address, &rendered).into_iter().map(plain);
+        let secret = self.auth.as_ref().map(Auth::shown);
+        let secret = secret.map(|(name, shown)| (name.to_string(), shown.to_owned()));
+        Ok(Preview {
+            method: rendered.method.to_string(),
+            url: format!("{}{}", self.address, rendered.path),
+            headers: headers.chain(secret).collect(),
+            body: rendered.body.map(|body| String::from_utf8_lossy(&body).into_owned()),
+        })
     }
 }
 

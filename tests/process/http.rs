@@ -1,27 +1,44 @@
 //! The receiver that speaks HTTP, against a server at a real socket.
 
 mod server;
+mod tls;
 
 use crate::support::{World, until};
+use nix::sys::signal::Signal;
 use server::{Server, Then, answer};
 use std::net::{SocketAddr, TcpListener};
 
 const KEYED: &str = "mode = \"idempotency_key\"\nwindow = \"forever\"";
 const SECRET: &str = "canary-7f3a9e-secret";
 
-/// A folder whose receiver is at this address.
-fn world(address: SocketAddr, contract: &str, more: &str) -> World {
-    let world = World::configured(&format!(
-        "[receivers.crm]\nkind = \"http\"\nbase_url = \"http://{address}/api\"\ntimeout = \"20s\"\n\
+/// A receiver at this address.
+fn configuration(url: &str, contract: &str, more: &str) -> String {
+    format!(
+        "[receivers.crm]\nkind = \"http\"\nbase_url = \"{url}/api\"\ntimeout = \"20s\"\n\
          auth = {{ bearer = {{ file = \"token\" }} }}\nreceipt = {{ pointer = \"/id\" }}\n{more}\n\
          [receivers.crm.request]\npath = \"/tasks/{{{{ subject }}}}\"\n\
          idempotency_header = \"Idempotency-Key\"\nbody_kind = \"json\"\n\
          body = '{{\"title\": \"{{{{ payload.title }}}}\", \"for\": [\"{{{{ key }}}}\"]}}'\n\
          [receivers.crm.contract]\n{contract}\n\
          [receivers.crm.retry]\nschedule = [\"20ms\", \"1h\"]\n"
-    ));
+    )
+}
+
+/// A folder whose receiver is at this address.
+fn world(address: SocketAddr, contract: &str, more: &str) -> World {
+    let url = format!("http://{address}");
+    let world = World::configured(&configuration(&url, contract, more));
     world.write("token", format!("{SECRET}\n"));
     world.migrated()
+}
+
+/// Waits until so many attempts of an operation have ended.
+#[track_caller]
+fn until_ended(world: &World, key: &str, number: i64) {
+    until(&format!("{number} attempts that have ended"), || {
+        let sql = "SELECT count(finished_at) FROM handoff_attempts WHERE operation_key = ?1";
+        (world.value::<i64>(sql, [key]) >= number).then_some(())
+    });
 }
 
 /// A column of an operation's attempt.
@@ -93,10 +110,7 @@ fn a_refused_connection_is_tried_again_and_leaves_no_doubt() {
     let world = world(address, "mode = \"none\"", "");
     let _daemon = world.serving();
     let key = world.record("case-104");
-    until("two attempts that have ended", || {
-        let sql = "SELECT count(finished_at) FROM handoff_attempts WHERE operation_key = ?1";
-        (world.value::<i64>(sql, [&key]) == 2).then_some(())
-    });
+    until_ended(&world, &key, 2);
     assert_eq!(attempt::<String>(&world, &key, 1, "outcome"), "not_taken");
     assert_eq!(attempt::<String>(&world, &key, 1, "error_code"), "connection_refused");
     assert!(!attempt::<bool>(&world, &key, 1, "request_sent"));
@@ -163,4 +177,115 @@ fn an_answer_without_end_is_cut_and_proves_nothing() {
     world.until_state(&key, "blocked");
     assert_eq!(attempt::<String>(&world, &key, 1, "outcome"), "unknown");
     assert_eq!(attempt::<String>(&world, &key, 1, "error_code"), "answer_cut");
+}
+
+#[test]
+fn a_template_that_was_changed_after_a_lost_reply_makes_no_second_request() {
+    let server = Server::that([Then::Hold]);
+    let world = world(server.address, KEYED, "");
+    let mut daemon = world.serving();
+    let key = world.record("case-104");
+    until("the request", || (server.seen().len() == 1).then_some(()));
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended();
+    let file = std::fs::read_to_string(world.path("handoff.toml")).expect("a configuration");
+    world.write("handoff.toml", file.replace("\"title\":", "\"subject\":"));
+    let _daemon = world.serving();
+    world.until_state(&key, "blocked");
+    let why: String =
+        world.value("SELECT blocked_reason FROM handoff_outbox WHERE operation_key = ?1", [&key]);
+    assert_eq!(why, "window_closed");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[test]
+fn a_request_that_a_kill_interrupted_is_repeated_byte_for_byte() {
+    let server = Server::that([Then::Hold, answer("200 OK", "", r#"{"id": 1}"#)]);
+    let world = world(server.address, KEYED, "");
+    let mut daemon = world.serving();
+    let key = world.record("case-104");
+    until("the request", || (server.seen().len() == 1).then_some(()));
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended();
+    let _daemon = world.serving();
+    world.until_state(&key, "sent");
+    let [first, second] = &server.seen()[..] else { panic!("two requests") };
+    assert_eq!(first, second);
+}
+
+#[test]
+fn the_secret_appears_nowhere() {
+    let echo = format!("X-Echo: {SECRET}\r\n");
+    let body = format!(r#"{{"id": "{SECRET}", "error": "Bearer {SECRET} is not known"}}"#);
+    let server = Server::that([
+        answer("200 OK", &echo, &body),
+        answer("422 Unprocessable Content", &echo, &body),
+        Then::Say(format!("HTTP/1.1 200 OK\r\n{SECRET}\r\n\r\n")),
+        answer("308 Permanent Redirect", &format!("Location: /{SECRET}/\r\n"), ""),
+    ]);
+    let world = world(server.address, "mode = \"none\"", "");
+    let daemon = world.daemon_with(&["--set", "log.level=trace"]);
+    daemon.event("started");
+    for number in 1..=4 {
+        world.record(&format!("case-{number}"));
+        until("the outcome", || {
+            let sql = "SELECT count(finished_at) FROM handoff_attempts";
+            (world.value::<i64>(sql, []) == number).then_some(())
+        });
+    }
+    let outcomes = "SELECT group_concat(outcome || ' ' || evidence, char(10))
+                    FROM (SELECT * FROM handoff_attempts ORDER BY operation_key)";
+    let evidence: String = world.value(outcomes, []);
+    assert!(evidence.contains("rejected status 422; body:"), "{evidence}");
+    assert_eq!(evidence.matches("[secret]").count(), 3, "{evidence}");
+    let lines = daemon.stop().join("\n");
+    assert!(!lines.contains(SECRET), "{lines}");
+    for file in std::fs::read_dir(world.path("")).expect("the folder") {
+        let file = file.expect("a file").path();
+        let bytes = std::fs::read(&file).expect("a file of the test");
+        let found = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+        assert_eq!(found, file.ends_with("token"), "{}", file.display());
+    }
+    for arguments in
+        [&["check", "--origin"][..], &["list"], &["show", "harbor:create-followup:v1:case-2"]]
+    {
+        let done = world.run(arguments);
+        assert!(!done.stdout.contains(SECRET) && !done.stderr.contains(SECRET), "{done:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_stops_the_start_and_says_where_it_should_be() {
+    let server = Server::that([Then::Close]);
+    let world = world(server.address, KEYED, "");
+    std::fs::remove_file(world.path("token")).expect("a file of the test");
+    let mut daemon = world.daemon();
+    let lines = daemon.exits(78).join("\n");
+    assert!(lines.contains("the secret in the file token cannot be read"), "{lines}");
+}
+
+#[test]
+fn a_request_can_be_looked_at_without_being_sent_and_without_its_secret() {
+    let server = Server::that([answer("201 Created", "", r#"{"id": 1}"#)]);
+    let world = world(server.address, KEYED, "");
+    let key = world.record("case-104");
+    std::fs::remove_file(world.path("token")).expect("a file of the test");
+    let shown = world.run(&["--json", "receiver", "render", &key]).ok().json();
+    assert_eq!(server.seen(), Vec::<String>::new());
+    world.write("token", SECRET);
+    let _daemon = world.serving();
+    world.until_state(&key, "sent");
+    let [request] = &server.seen()[..] else { panic!("one request") };
+    let (head, body) = request.split_once("\r\n\r\n").expect("a head and a body");
+    assert_eq!(shown["body"], body);
+    assert_eq!(shown["url"], format!("http://{}/api/tasks/case-104", server.address));
+    let headers = shown["headers"].as_array().expect("headers");
+    assert!(headers.len() >= 8, "{headers:?}");
+    for header in headers {
+        let [name, value] = [0, 1].map(|at| header[at].as_str().expect("a text"));
+        let sent = value.replace("[secret]", SECRET);
+        assert!(head.contains(&format!("\r\n{name}: {sent}")), "{name} in {head}");
+    }
+    let text = world.run(&["receiver", "render", &key]).ok().stdout;
+    assert!(text.starts_with("POST http://") && text.contains("\n\n{\"for\":["), "{text}");
 }

@@ -4,7 +4,7 @@
 //! `docs/http.md` publishes. Whatever fits neither is unknown: an answer is
 //! never taken for a success because nothing else was thought of.
 
-use super::exchange::{Answer, Ended, Failure};
+use super::exchange::{Answer, Ended, Failure, FailureCode};
 use super::pace;
 use super::rule::{Receipt, Rule, RuleOutcome};
 use crate::outbox::outcome::{NotTakenWhy, Outcome, Report};
@@ -35,14 +35,21 @@ pub(super) fn classify(ended: &Ended, reading: &Reading) -> Verdict {
         Ended::NotConnected(failure) => not_sent(failure),
         Ended::NoAnswer { sent: false, failure } => not_sent(failure),
         Ended::NoAnswer { sent: true, failure } => {
-            Verdict { report: Report::unknown(failure.code), seen: failure.why.clone() }
+            Verdict { report: Report::unknown(failure.code.as_str()), seen: failure.why.clone() }
         }
         Ended::Answered(answer) => answered(answer, reading),
     }
 }
 
 fn not_sent(failure: &Failure) -> Verdict {
-    let report = Report::not_taken(NotTakenWhy::Unreachable, failure.code);
+    let code = failure.code.as_str();
+    let report = match failure.code {
+        FailureCode::NoRequest => {
+            let report = Report::new(Outcome::Unexpected).code(code);
+            Report { request_sent: Some(false), ..report }
+        }
+        _ => Report::not_taken(NotTakenWhy::Unreachable, code),
+    };
     Verdict { report, seen: failure.why.clone() }
 }
 

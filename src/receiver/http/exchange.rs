@@ -9,10 +9,13 @@
 use super::address::{Address, Scheme};
 use super::request::Rendered;
 use super::secret::Credential;
+use crate::text_enum::text_enum;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, USER_AGENT};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -49,11 +52,37 @@ pub(super) enum Ended {
     Answered(Answer),
 }
 
+text_enum! {
+    /// Why there is no answer.
+    pub enum FailureCode {
+        /// What was made from the templates is no request.
+        NoRequest = "no_request",
+        /// The host's name is not known, or the name server does not answer.
+        DnsFailed = "dns_failed",
+        /// Nobody listens there.
+        ConnectionRefused = "connection_refused",
+        /// No way to the host, or the connection broke while it was made.
+        ConnectFailed = "connect_failed",
+        /// No connection within `connect_timeout`.
+        ConnectTimeout = "connect_timeout",
+        /// Its certificate is not to be trusted.
+        TlsCertificate = "tls_certificate",
+        /// TLS could not be agreed on.
+        TlsFailed = "tls_failed",
+        /// It closed the connection before a byte of the request left.
+        ConnectionClosed = "connection_closed",
+        /// It closed the connection before it answered.
+        ReplyLost = "reply_lost",
+        /// What it said is no HTTP, or its head is too long.
+        UnreadableAnswer = "unreadable_answer",
+    }
+}
+
 /// What went wrong.
 #[derive(Debug)]
 pub(super) struct Failure {
     /// A short stable word.
-    pub(super) code: &'static str,
+    pub(super) code: FailureCode,
     /// What was seen.
     pub(super) why: String,
 }
@@ -83,7 +112,7 @@ impl Line {
     pub(super) async fn exchange(&self, rendered: &Rendered) -> Ended {
         let request = match self.request(rendered) {
             Ok(request) => request,
-            Err(why) => return Ended::NotConnected(Failure { code: "no_request", why }),
+            Err(why) => return Ended::NotConnected(Failure { code: FailureCode::NoRequest, why }),
         };
         let connected = timeout(self.connect_timeout, self.connect()).await;
         let stream = match connected {
@@ -91,7 +120,7 @@ impl Line {
             Ok(Err(failure)) => return Ended::NotConnected(failure),
             Err(_) => {
                 let why = "no connection within connect_timeout".to_owned();
-                return Ended::NotConnected(Failure { code: "connect_timeout", why });
+                return Ended::NotConnected(Failure { code: FailureCode::ConnectTimeout, why });
             }
         };
         let sent = Arc::new(AtomicBool::new(false));
@@ -109,19 +138,7 @@ impl Line {
     fn request(&self, rendered: &Rendered) -> Result<Request<Full<Bytes>>, String> {
         let path = format!("{}{}", self.address.path, rendered.path);
         let mut request = Request::builder().method(rendered.method.clone()).uri(path);
-        let fixed = [
-            (HOST, self.address.authority.as_str()),
-            (USER_AGENT, AGENT),
-            (ACCEPT, "application/json"),
-            (ACCEPT_ENCODING, "identity"),
-            (CONNECTION, "close"),
-        ];
-        for (name, value) in fixed {
-            if !rendered.headers.iter().any(|(own, _)| *own == name) {
-                request = request.header(name, value);
-            }
-        }
-        for (name, value) in &rendered.headers {
+        for (name, value) in headers(&self.address, rendered) {
             request = request.header(name, value);
         }
         if let Some(credential) = &self.credential {
@@ -137,7 +154,10 @@ impl Line {
         else {
             return Ok(Box::new(tcp));
         };
-        let name = self.address.server_name().map_err(|why| Failure { code: "tls_failed", why })?;
+        let name = self
+            .address
+            .server_name()
+            .map_err(|why| Failure { code: FailureCode::TlsFailed, why })?;
         let connector = TlsConnector::from(config.clone());
         let stream = connector.connect(name, tcp).await.map_err(|error| tls_failure(&error))?;
         Ok(Box::new(stream))
@@ -150,9 +170,12 @@ impl Line {
         let addresses = tokio::net::lookup_host(host).await;
         let addresses: Vec<_> = match addresses {
             Ok(addresses) => addresses.collect(),
-            Err(error) => return Err(Failure { code: "dns_failed", why: error.to_string() }),
+            Err(error) => {
+                return Err(Failure { code: FailureCode::DnsFailed, why: error.to_string() });
+            }
         };
-        let mut last = Failure { code: "dns_failed", why: "the host has no address".to_owned() };
+        let mut last =
+            Failure { code: FailureCode::DnsFailed, why: "the host has no address".to_owned() };
         for (index, address) in addresses.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
             let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
@@ -163,20 +186,36 @@ impl Line {
                     stream.set_nodelay(true).ok();
                     return Ok(stream);
                 }
-                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    Failure { code: "connection_refused", why: format!("{address}: {error}") }
-                }
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Failure {
+                    code: FailureCode::ConnectionRefused,
+                    why: format!("{address}: {error}"),
+                },
                 Ok(Err(error)) => {
-                    Failure { code: "connect_failed", why: format!("{address}: {error}") }
+                    Failure { code: FailureCode::ConnectFailed, why: format!("{address}: {error}") }
                 }
                 Err(_) => Failure {
-                    code: "connect_timeout",
+                    code: FailureCode::ConnectTimeout,
                     why: format!("{address}: no connection within connect_timeout"),
                 },
             };
         }
         Err(last)
     }
+}
+
+/// Every header of a request but the credential's.
+pub(super) fn headers(address: &Address, rendered: &Rendered) -> Vec<(HeaderName, HeaderValue)> {
+    let host = HeaderValue::from_str(&address.authority);
+    let fixed = [
+        (HOST, host.unwrap_or(HeaderValue::from_static(""))),
+        (USER_AGENT, HeaderValue::from_static(AGENT)),
+        (ACCEPT, HeaderValue::from_static("application/json")),
+        (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        (CONNECTION, HeaderValue::from_static("close")),
+    ];
+    let chosen = |name: &HeaderName| rendered.headers.iter().any(|(own, _)| own == name);
+    let fixed = fixed.into_iter().filter(|(name, _)| !chosen(name));
+    fixed.chain(rendered.headers.iter().cloned()).collect()
 }
 
 /// Talks on a fresh connection until the answer is read.
@@ -226,9 +265,9 @@ async fn read(response: Response<Incoming>) -> Answer {
 
 fn failure(error: &hyper::Error, sent: bool) -> Failure {
     let code = match error {
-        _ if !sent => "connection_closed",
-        error if error.is_parse() => "unreadable_answer",
-        _ => "reply_lost",
+        _ if !sent => FailureCode::ConnectionClosed,
+        error if error.is_parse() => FailureCode::UnreadableAnswer,
+        _ => FailureCode::ReplyLost,
     };
     Failure { code, why: chain(error) }
 }
@@ -247,8 +286,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 fn tls_failure(error: &io::Error) -> Failure {
     let of_rustls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let code = match of_rustls {
-        Some(rustls::Error::InvalidCertificate(_)) => "tls_certificate",
-        _ => "tls_failed",
+        Some(rustls::Error::InvalidCertificate(_)) => FailureCode::TlsCertificate,
+        _ => FailureCode::TlsFailed,
     };
     Failure { code, why: error.to_string() }
 }

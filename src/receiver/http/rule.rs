@@ -85,7 +85,7 @@ impl Statuses {
         text.split(',').map(range).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    fn contains(&self, status: u16) -> bool {
+    pub(super) fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| range.contains(&status))
     }
 }

@@ -109,6 +109,15 @@ impl Auth {
         }
     }
 
+    /// The header, with a word in place of the secret.
+    pub(super) fn shown(&self) -> (HeaderName, &'static str) {
+        match self {
+            Self::Bearer(_) => (AUTHORIZATION, "Bearer [secret]"),
+            Self::Basic { .. } => (AUTHORIZATION, "Basic [secret]"),
+            Self::Header { name, .. } => (name.clone(), "[secret]"),
+        }
+    }
+
     /// Reads the secret.
     pub(super) fn read(&self) -> Result<Credential, SecretError> {
         match self {

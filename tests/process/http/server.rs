@@ -16,6 +16,8 @@ pub(super) enum Then {
     Say(String),
     /// The connection is closed.
     Close,
+    /// Nothing, and the connection stays open.
+    Hold,
     /// These bytes, and after them others without end.
     SayForEver(String),
 }
@@ -44,6 +46,7 @@ impl Server {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let kept = seen.clone();
         std::thread::spawn(move || {
+            let mut held = Vec::new();
             while let Ok((stream, _)) = listener.accept() {
                 let then = match script.len() {
                     1 => script.front().cloned(),
@@ -51,7 +54,7 @@ impl Server {
                 };
                 let then = then.expect("a script");
                 // A client that breaks off is the test's affair.
-                serve(stream, &then, &kept).ok();
+                held.extend(serve(stream, &then, &kept).ok().flatten());
             }
         });
         Self { address, seen }
@@ -63,7 +66,11 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, then: &Then, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    then: &Then,
+    seen: &Mutex<Vec<String>>,
+) -> std::io::Result<Option<TcpStream>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(&stream);
     let mut request = String::new();
@@ -71,7 +78,7 @@ fn serve(stream: TcpStream, then: &Then, seen: &Mutex<Vec<String>>) -> std::io::
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().expect("a length");
@@ -88,11 +95,13 @@ fn serve(stream: TcpStream, then: &Then, seen: &Mutex<Vec<String>>) -> std::io::
     match then {
         Then::Say(bytes) => (&stream).write_all(bytes.as_bytes())?,
         Then::Close => {}
+        Then::Hold => return Ok(Some(stream)),
         Then::SayForEver(bytes) => {
             (&stream).write_all(bytes.as_bytes())?;
             let more = [b'x'; 64 * 1024];
             while (&stream).write_all(&more).is_ok() {}
         }
     }
-    stream.shutdown(Shutdown::Both)
+    stream.shutdown(Shutdown::Both)?;
+    Ok(None)
 }
