@@ -50,7 +50,7 @@ impl Voice {
                     NotTakenWhy::Stale => Self::Silent,
                 },
                 Outcome::Unknown | Outcome::Rejected | Outcome::Unexpected => Self::Down,
-                Outcome::Unauthorised => Self::Silent,
+                Outcome::Unauthorised { .. } => Self::Silent,
             },
         }
     }

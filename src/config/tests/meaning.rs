@@ -228,6 +228,7 @@ fn every_fault_has_a_name_and_takes_only_its_own_keys() {
         ("reject", ""),
         ("conflict", ""),
         ("unauthorised", ""),
+        ("locked_out", ""),
         ("slow", ", delay = \"1s\""),
         ("malformed", ""),
         ("crash_before", ""),
