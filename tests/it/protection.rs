@@ -99,9 +99,10 @@ async fn a_probe_that_dies_with_its_process_is_followed_by_another_one() {
     let _lost = world.begin_one().await;
     let (mut world, recovered) = world.crash().await;
     assert_eq!(recovered.interrupted.len(), 1);
-    assert!(world.begin().await.begun.is_empty(), "the lost one may still be under way");
-    world.pass_time(Duration::from_secs(10 + 5));
+    world.pass_time(Duration::from_millis(1));
     assert_eq!(world.begin().await.begun.len(), 1);
+    world.pass_time(Duration::from_secs(10 + 4));
+    assert!(world.begin().await.begun.is_empty(), "one probe at a time");
 }
 
 #[tokio::test]
@@ -169,4 +170,31 @@ async fn a_refused_credential_suspends_the_receiver_and_burns_no_row() {
     world.turn_to_the_end().await;
     let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
     assert!(count(&world, sent).contains("5"));
+}
+
+#[tokio::test]
+async fn no_more_begins_than_the_rate_allows_also_after_a_restart_and_an_outage() {
+    let limit = "failures = 0 }\nrate_limit = { count = 10, period = \"10s\", burst = 3";
+    let config = crm(KEYED, "", "").replace("failures = 0", limit);
+    let mut world = World::new(&config).await;
+    for number in 0..30 {
+        world.approve(&format!("case-{number}")).await;
+    }
+    let second = Duration::from_secs(1);
+    let progress = world.turn().await;
+    assert_eq!((progress.begun, progress.next_due), (3, Some(world.now.wall.plus(second))));
+    let mut world = world.restart().await;
+    assert!(world.turn().await.is_idle(), "a restart makes no room");
+    for _ in 0..4 {
+        world.pass_time(second - Duration::from_millis(1));
+        assert!(world.turn().await.is_idle());
+        world.pass_time(Duration::from_millis(1));
+        assert_eq!(world.turn().await.begun, 1);
+    }
+    world.pass_time(HOUR);
+    assert_eq!(world.turn().await.begun, 3, "a burst, whatever has piled up");
+    // What has nothing to do pays nothing.
+    world.turn_to_the_end().await;
+    let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
+    assert!(count(&world, sent).contains("30"));
 }

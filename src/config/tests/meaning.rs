@@ -16,7 +16,6 @@ fn keys_of_later_versions_are_refused_by_name_and_their_values_never_repeated() 
         "server.allowed_hosts",
         "server.tls",
         "worker.lease",
-        "receivers.crm.rate_limit",
         "receivers.crm.extends",
         "receivers.crm.base_url",
         "receivers.crm.auth",
