@@ -108,7 +108,7 @@ const RECEIVER: &[Key] = &[
     table("contract", CONTRACT),
     table("retry", RETRY),
     table("circuit_breaker", CIRCUIT_BREAKER),
-    later("rate_limit"),
+    table("rate_limit", RATE_LIMIT),
     text("base_url"),
     text("connect_timeout"),
     text("ca_file"),
@@ -190,6 +190,8 @@ const RETRY: &[Key] = &[
 ];
 
 const CIRCUIT_BREAKER: &[Key] = &[integer("failures"), text("open"), text("max_open")];
+
+const RATE_LIMIT: &[Key] = &[integer("count"), text("period"), integer("burst")];
 
 const OPERATION: &[Key] = &[
     integer("version"),

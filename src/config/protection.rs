@@ -1,14 +1,16 @@
-//! What protects a receiver: its circuit breaker.
+//! What protects a receiver: its circuit breaker and its rate limit.
 
 use super::check::{duration, integer};
 use super::duration::{hours, ms};
 use super::read::{Read, Reader, SET, Table};
-use crate::outbox::breaker;
 use crate::outbox::rules::Protection;
+use crate::outbox::{breaker, rate};
 
 /// Reads what protects a receiver.
 pub(super) fn read(reader: &mut Reader, receiver: &Table<'_>) -> Read<Protection> {
-    Ok(Protection { breaker: read_breaker(reader, receiver)? })
+    let breaker = read_breaker(reader, receiver);
+    let rate = read_rate(reader, receiver);
+    Ok(Protection { breaker: breaker?, rate: rate? })
 }
 
 /// The breaker; none where it never opens.
@@ -24,4 +26,14 @@ fn read_breaker(reader: &mut Reader, receiver: &Table<'_>) -> Read<Option<breake
         return Err(reader.refuse(&table, key, must, "shorten open, or lengthen max_open"));
     }
     Ok((failures > 0).then_some(breaker::Settings { failures, open, max_open }))
+}
+
+/// The rate limit, if there is one.
+fn read_rate(reader: &mut Reader, receiver: &Table<'_>) -> Read<Option<rate::Settings>> {
+    let Some(table) = reader.table(receiver, "rate_limit")? else { return Ok(None) };
+    let remedy = "write for example { count = 100, period = \"10s\", burst = 20 }";
+    let count = reader.required(&table, "count", remedy, integer::<u32>(1..=1_000_000));
+    let period = reader.required(&table, "period", remedy, duration(ms(1)..=hours(24)));
+    let burst = reader.or(&table, "burst", ("1", 1), integer::<u32>(1..=1_000_000));
+    Ok(Some(rate::Settings { count: count?, period: period?, burst: burst? }))
 }

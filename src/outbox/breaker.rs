@@ -3,7 +3,7 @@
 //!
 //! Pure, and without a half-open state: the claim that finds an open breaker's time
 //! over begins one attempt, the probe, and moves that time past the probe's own end.
-//! A probe that is lost with its process is followed by another one then.
+//! A probe that tells nothing, since its process is gone, is followed by another one.
 
 use super::outcome::{Ending, NotTakenWhy, Outcome};
 use crate::clock::{Now, Timestamp};
@@ -50,7 +50,7 @@ impl Voice {
                     NotTakenWhy::Stale => Self::Silent,
                 },
                 Outcome::Unknown | Outcome::Rejected | Outcome::Unexpected => Self::Down,
-                Outcome::Unauthorised => Self::Silent,
+                Outcome::Unauthorised { .. } => Self::Silent,
             },
         }
     }
@@ -93,8 +93,12 @@ impl Breaker {
             Some(_) => started <= self.changed,
         };
         match (voice, self.open) {
-            (Voice::Silent, _) => self,
             (_, _) if is_late => self,
+            (Voice::Silent, None) => self,
+            // A probe that tells nothing makes room for another one.
+            (Voice::Silent, Some(open)) => {
+                Self { open: Some(Open { until: open.until.min(now.wall), ..open }), ..self }
+            }
             (Voice::Up, None) => Self { failures: 0, ..self },
             (Voice::Up, Some(_)) => Self { failures: 0, changed: now.steady, open: None },
             (Voice::Down, None) => {
@@ -202,5 +206,8 @@ mod tests {
         let probing = opened().probed(at(13), SECOND);
         assert!(probing.is_probe(at(13).steady) && !probing.is_probe(at(3).steady));
         assert!(!probing.wants_a_probe(at(18)) && probing.wants_a_probe(at(19)));
+        let gone = after(probing, Voice::Silent, 13, 15);
+        assert!(gone.wants_a_probe(at(15)) && gone.open.is_some());
+        assert_eq!(after(opened(), Voice::Silent, 2, 9), opened(), "an old call was no probe");
     }
 }

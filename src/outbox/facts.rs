@@ -293,10 +293,13 @@ impl Facts {
                 }
             }
             Outcome::Rejected => self.answer = Answer::Rejected,
-            Outcome::Unauthorised => self.answer = Answer::Refused,
+            Outcome::Unauthorised { whole_receiver: false } => self.answer = Answer::Refused,
             Outcome::Unexpected => self.answer = Answer::Unexpected,
             Outcome::Conflict => self.answer = Answer::Conflict,
-            Outcome::Applied { .. } | Outcome::InProgress { .. } | Outcome::NotTaken { .. } => {}
+            Outcome::Applied { .. }
+            | Outcome::InProgress { .. }
+            | Outcome::NotTaken { .. }
+            | Outcome::Unauthorised { whole_receiver: true } => {}
         }
     }
 

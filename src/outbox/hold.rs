@@ -14,6 +14,10 @@ text_enum! {
     pub enum HeldBy {
         /// A person.
         Pause = "pause",
+        /// The receiver refuses us as a whole, until our credential is another one.
+        Suspension = "suspension",
+        /// The receiver, which has asked for a pause.
+        RetryAfter = "retry_after",
         /// Its circuit breaker: it is down, as far as calls can tell.
         Breaker = "breaker",
     }
@@ -23,8 +27,8 @@ impl HeldBy {
     /// Whether the time counts for no operation's budget: nobody was to deliver then.
     pub const fn stops_the_clock(self) -> bool {
         match self {
-            Self::Pause => true,
-            Self::Breaker => false,
+            Self::Pause | Self::Suspension => true,
+            Self::RetryAfter | Self::Breaker => false,
         }
     }
 }

@@ -44,6 +44,8 @@ pub mod outcome;
 #[cfg(feature = "daemon")]
 pub mod policy;
 #[cfg(feature = "daemon")]
+pub mod rate;
+#[cfg(feature = "daemon")]
 pub mod retry;
 #[cfg(feature = "daemon")]
 pub mod rules;

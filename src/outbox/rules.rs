@@ -6,6 +6,7 @@ use super::key::OperationKey;
 use super::operation_type::{OperationType, TypeError};
 use super::payload::{Fingerprint, Payload, read_object};
 use super::policy::{self, Next, Surroundings, Terms};
+use super::rate;
 use crate::clock::{Now, Timestamp};
 use crate::jitter::Seed;
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct ReceiverRules {
 pub struct Protection {
     /// When it is left alone because it is down.
     pub breaker: Option<breaker::Settings>,
+    /// How many calls may begin in a time.
+    pub rate: Option<rate::Settings>,
 }
 
 /// What is stored of an operation and does not change once it is prepared.

@@ -99,9 +99,10 @@ async fn a_probe_that_dies_with_its_process_is_followed_by_another_one() {
     let _lost = world.begin_one().await;
     let (mut world, recovered) = world.crash().await;
     assert_eq!(recovered.interrupted.len(), 1);
-    assert!(world.begin().await.begun.is_empty(), "the lost one may still be under way");
-    world.pass_time(Duration::from_secs(10 + 5));
+    world.pass_time(Duration::from_millis(1));
     assert_eq!(world.begin().await.begun.len(), 1);
+    world.pass_time(Duration::from_secs(10 + 4));
+    assert!(world.begin().await.begun.is_empty(), "one probe at a time");
 }
 
 #[tokio::test]
@@ -118,4 +119,82 @@ async fn without_a_promise_each_lost_reply_costs_one_operation_and_the_others_wa
     world.turn().await;
     let summary = world.store.summary(world.now).await.unwrap();
     assert_eq!((summary.receivers[0].blocked, summary.receivers[0].pending), (4, 5));
+}
+
+#[tokio::test]
+async fn a_pause_that_the_receiver_asks_for_holds_all_of_it_and_costs_nobody_a_try() {
+    let throttle = r#"{ on = "every", fault = "throttle", retry_after = "30s" }"#;
+    let retry = r#"schedule = ["1s"], max_attempts = 2, retry_after_ceiling = "20s""#;
+    let one = |faults| {
+        let config = crm(KEYED, faults, retry);
+        config.replace("[receivers.crm]\n", "[receivers.crm]\nconcurrency = 1\n")
+    };
+    let mut world = World::new(&one(throttle)).await;
+    for number in 0..5 {
+        world.approve(&format!("case-{number}")).await;
+    }
+    for round in 1..=4 {
+        world.turn().await;
+        assert_spent(&world, round, 0);
+        world.pass_time(Duration::from_millis(19_999));
+        assert!(world.turn().await.is_idle(), "nobody calls before the ceiling of its time");
+        world.pass_time(Duration::from_millis(1));
+    }
+    world.reconfigure(&one("")).await;
+    world.turn_to_the_end().await;
+    let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
+    assert!(count(&world, sent).contains("5"));
+}
+
+#[tokio::test]
+async fn a_refused_credential_suspends_the_receiver_and_burns_no_row() {
+    let locked = r#"{ on = "every", fault = "locked_out" }"#;
+    let retry = r#"schedule = ["1s"], max_attempts = 2, max_elapsed = "1h""#;
+    let one = |faults| {
+        let config = crm(KEYED, faults, retry);
+        config.replace("[receivers.crm]\n", "[receivers.crm]\nconcurrency = 1\n")
+    };
+    let mut world = World::new(&one(locked)).await;
+    for number in 0..5 {
+        world.approve(&format!("case-{number}")).await;
+    }
+    world.turn().await;
+    assert_spent(&world, 1, 0);
+    world.pass_time(HOUR * 60);
+    assert!(world.turn().await.is_idle(), "nobody calls it by itself");
+    assert_eq!(world.store.holds(world.now).await.unwrap()[0].held_by.as_str(), "suspension");
+    world.store.resume(by_ann(), world.now).await.unwrap();
+    world.turn().await;
+    assert_spent(&world, 2, 0);
+    world.reconfigure(&one("")).await;
+    world.turn_to_the_end().await;
+    let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
+    assert!(count(&world, sent).contains("5"));
+}
+
+#[tokio::test]
+async fn no_more_begins_than_the_rate_allows_also_after_a_restart_and_an_outage() {
+    let limit = "failures = 0 }\nrate_limit = { count = 10, period = \"10s\", burst = 3";
+    let config = crm(KEYED, "", "").replace("failures = 0", limit);
+    let mut world = World::new(&config).await;
+    for number in 0..30 {
+        world.approve(&format!("case-{number}")).await;
+    }
+    let second = Duration::from_secs(1);
+    let progress = world.turn().await;
+    assert_eq!((progress.begun, progress.next_due), (3, Some(world.now.wall.plus(second))));
+    let mut world = world.restart().await;
+    assert!(world.turn().await.is_idle(), "a restart makes no room");
+    for _ in 0..4 {
+        world.pass_time(second - Duration::from_millis(1));
+        assert!(world.turn().await.is_idle());
+        world.pass_time(Duration::from_millis(1));
+        assert_eq!(world.turn().await.begun, 1);
+    }
+    world.pass_time(HOUR);
+    assert_eq!(world.turn().await.begun, 3, "a burst, whatever has piled up");
+    // What has nothing to do pays nothing.
+    world.turn_to_the_end().await;
+    let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
+    assert!(count(&world, sent).contains("30"));
 }

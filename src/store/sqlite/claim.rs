@@ -3,7 +3,7 @@
 use super::operation::{self, COLUMNS, TABLES};
 use super::update::{Change, Update};
 use super::versions::Versions;
-use super::{breakers, holds};
+use super::{breakers, holds, rates};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::hold::{self, Hold};
 use crate::outbox::key::OperationKey;
@@ -43,13 +43,14 @@ pub(super) struct Seen {
 /// Looks whether a claim is worth its write lock. Reads only.
 pub(super) fn look(
     db: &Connection,
+    rules: &Rules,
     slots: &BTreeMap<String, Slots>,
     now: Now,
 ) -> Result<Seen, rusqlite::Error> {
     let held = holds::in_force(db, now)?;
-    let open = holds::not_held(slots, &held, now);
-    let due = anything_due(db, &open, now)?;
-    let next_due = if due { None } else { next_due(db, slots, &held, now)? };
+    let room = rates::limit(db, rules, holds::not_held(slots, &held, now), now)?;
+    let due = anything_due(db, &room.open, now)?;
+    let next_due = if due { None } else { next_due(db, slots, (&held, &room.later), now)? };
     Ok(Seen { due, next_due, held })
 }
 
@@ -81,19 +82,23 @@ pub(super) fn claim(
 ) -> Result<Claimed, rusqlite::Error> {
     let held = holds::in_force(db, now)?;
     let mut claim = Claim::prepare(db, rules, instance, now)?;
-    for (receiver, room) in &holds::not_held(slots, &held, now) {
+    let room = rates::limit(db, rules, holds::not_held(slots, &held, now), now)?;
+    for (receiver, room) in &room.open {
         let (mut free, before) = (room.free, claim.claimed.begun.len());
         // A suspect goes first, alone: it has waited for a restart.
         for suspect in kinds(*room) {
             let limit = if suspect { free.min(1) } else { free };
             free -= claim.fill(receiver, suspect, limit)?;
         }
-        if claim.claimed.begun.len() > before {
+        let begun = claim.claimed.begun.len() - before;
+        if begun > 0 {
             claim.mind_probe(receiver)?;
+            rates::pay(db, rules, receiver, begun, now)?;
         }
     }
     let mut claimed = claim.claimed;
-    claimed.next_due = next_due(db, slots, &held, now)?;
+    let room = rates::limit(db, rules, holds::not_held(slots, &held, now), now)?;
+    claimed.next_due = next_due(db, slots, (&held, &room.later), now)?;
     claimed.held = held;
     Ok(claimed)
 }
@@ -287,13 +292,17 @@ fn due(
 fn next_due(
     db: &Connection,
     slots: &BTreeMap<String, Slots>,
-    held: &[Hold],
+    (held, later): (&[Hold], &BTreeMap<String, Timestamp>),
     now: Now,
 ) -> Result<Option<Timestamp>, rusqlite::Error> {
     let mut earliest: Option<Timestamp> = None;
     for (receiver, room) in slots {
         let (after, opens) = match hold::last(held, receiver, now.wall).map(|hold| hold.until) {
-            None => (now.wall.as_millis(), None),
+            None => match later.get(receiver) {
+                None => (now.wall.as_millis(), None),
+                // Nor does it begin before there is room.
+                Some(again) => (i64::MIN, Some(*again)),
+            },
             // What has fallen due begins when the hold ends.
             Some(Some(until)) => (i64::MIN, Some(until)),
             Some(None) => continue,

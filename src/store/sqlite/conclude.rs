@@ -1,6 +1,7 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
 use super::breakers::Breakers;
+use super::holds;
 use super::operation;
 use super::update::{Change, Update};
 use crate::clock::{Now, Timestamp};
@@ -169,7 +170,9 @@ impl<'c> Saving<'c> {
         }
         if attempt.outcome.is_none() {
             let span = (attempt.started, end.ended);
-            self.breakers.hear(self.db, self.rules, &loaded.row.receiver, end.ending, span)?;
+            let receiver = &loaded.row.receiver;
+            self.breakers.hear(self.db, self.rules, receiver, end.ending, span)?;
+            holds::hear(self.db, receiver, retry, end.ending, end.ended)?;
         }
         let sent = loaded.row.state == State::Sent;
         let named_id = named_id(end.ending);

@@ -1,9 +1,11 @@
 //! Receivers that are held: who holds them, and what a claim leaves alone.
 
 use super::audit::{self, Entry};
-use super::breakers;
+use super::{breakers, meta};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::hold::{HeldBy, Hold};
+use crate::outbox::outcome::{Ending, NotTakenWhy, Outcome};
+use crate::outbox::retry::Retry;
 use crate::store::{HoldAct, Slots};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
@@ -82,6 +84,69 @@ pub(super) fn pause(
         paused.extend(after.into_iter().filter(|hold| hold.held_by == HeldBy::Pause));
     }
     Ok(paused)
+}
+
+/// What the end of a call asks for: a pause, or that nobody is refused any more.
+pub(super) fn hear(
+    db: &Connection,
+    receiver: &str,
+    retry: &Retry,
+    ending: &Ending,
+    now: Now,
+) -> Result<(), rusqlite::Error> {
+    let (held_by, until, reason) = match ending {
+        Ending::Outcome(Outcome::Unauthorised { whole_receiver: true }) => {
+            (HeldBy::Suspension, None, "it refuses whoever we say we are")
+        }
+        Ending::Outcome(Outcome::NotTaken {
+            why: NotTakenWhy::Throttled,
+            not_before: Some(asked),
+        }) => (HeldBy::RetryAfter, Some(retry.capped(*asked, now.wall)), "it asked for a pause"),
+        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => return Ok(()),
+    };
+    if until.is_some_and(|until| until <= now.wall) {
+        return Ok(());
+    }
+    // The longer pause counts; one that is over begins anew.
+    db.prepare_cached(
+        "INSERT INTO handoff_holds (receiver, held_by, since, since_steady, until, who, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6)
+         ON CONFLICT DO UPDATE
+            SET since = CASE WHEN until <= excluded.since THEN excluded.since ELSE since END,
+                until = max(until, excluded.until)",
+    )?
+    .execute(params![
+        receiver,
+        held_by.as_str(),
+        now.wall.as_millis(),
+        now.steady.as_millis(),
+        until.map(Timestamp::as_millis),
+        reason
+    ])?;
+    Ok(())
+}
+
+/// Another configuration is in force, which may hold another credential: it is tried.
+pub(super) fn lift_suspensions(db: &Connection) -> Result<(), rusqlite::Error> {
+    let suspended = db
+        .prepare_cached("SELECT receiver FROM handoff_holds WHERE held_by = 'suspension'")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<Vec<String>, _>>()?;
+    let mark = meta::read_mark(db)?.map(|mark| Now { wall: mark.wall, steady: mark.steady });
+    for receiver in suspended {
+        // A pause that goes on gives all of its time back when it ends.
+        if let Some(now) = mark
+            && of(db, &receiver, now)?.iter().all(|hold| hold.held_by != HeldBy::Pause)
+            && let Some(since) = clock_stopped_at(db, &receiver)?
+        {
+            give_time_back(db, &receiver, since, now)?;
+        }
+        db.prepare_cached(
+            "DELETE FROM handoff_holds WHERE receiver = ?1 AND held_by = 'suspension'",
+        )?
+        .execute([&receiver])?;
+    }
+    Ok(())
 }
 
 /// A person lets receivers be called again, whatever holds them. Returns what has ended.

@@ -17,6 +17,7 @@ mod mirror;
 mod neighbours;
 mod operation;
 mod place;
+mod rates;
 mod read;
 mod recover;
 mod steps;
@@ -144,8 +145,8 @@ impl Store for Sqlite {
         let mut passed = Passed::default();
         if pass.concluded.is_empty() {
             // Look before taking the write lock: most wake-ups find nothing.
-            let slots = pass.slots.clone();
-            let seen = self.read(move |db| claim::look(db, &slots, now)).await?;
+            let (rules, slots) = (Arc::clone(rules), pass.slots.clone());
+            let seen = self.read(move |db| claim::look(db, &rules, &slots, now)).await?;
             if !seen.due {
                 (passed.next_due, passed.held) = (seen.next_due, seen.held);
                 return Ok(passed);

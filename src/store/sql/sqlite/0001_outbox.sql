@@ -53,6 +53,12 @@ CREATE TABLE handoff_breakers (
   open_ms        INTEGER
 ) STRICT, WITHOUT ROWID;
 
+-- Until when the calls that have begun are paid for, where their rate is limited.
+CREATE TABLE handoff_rates (
+  receiver   TEXT NOT NULL PRIMARY KEY,
+  paid_until INTEGER NOT NULL            -- nanoseconds of the steady clock
+) STRICT, WITHOUT ROWID;
+
 -- Who approved which exact payload, for which receiver. All but deliver_after
 -- is text, but the columns take anything, or a value of another type would be
 -- refused by SQLite before our trigger can say why, or silently converted.
