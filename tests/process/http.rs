@@ -138,9 +138,9 @@ fn the_receivers_wish_to_be_left_alone_is_kept() {
 }
 
 #[test]
-fn a_refused_credential_blocks_with_that_reason() {
+fn an_operation_that_the_credential_may_not_make_blocks_with_that_reason() {
     let body = format!(r#"{{"error": "the token {SECRET} is revoked"}}"#);
-    let server = Server::that([answer("401 Unauthorized", "", &body)]);
+    let server = Server::that([answer("403 Forbidden", "", &body)]);
     let world = world(server.address, KEYED, "");
     let _daemon = world.serving();
     let key = world.record("case-104");

@@ -94,7 +94,7 @@ fn by_rule(outcome: RuleOutcome, answer: &Answer, receipt: Option<&Receipt>) -> 
         RuleOutcome::InProgress => Outcome::InProgress { not_before },
         RuleOutcome::Rejected => Outcome::Rejected,
         RuleOutcome::Conflict => Outcome::Conflict,
-        RuleOutcome::Unauthorised => Outcome::Unauthorised,
+        RuleOutcome::Unauthorised => Outcome::Unauthorised { whole_receiver: false },
         RuleOutcome::Unknown => Outcome::Unknown,
     }
 }
@@ -108,7 +108,9 @@ fn by_table(answer: &Answer, receipt: Option<&Receipt>) -> (Outcome, Option<Stri
         200..=299 => return succeeded(answer, receipt),
         // The request belongs elsewhere, and it is said so instead of an answer to it.
         301 | 307 | 308 => Outcome::Unexpected,
-        401 | 403 => Outcome::Unauthorised,
+        // The credential itself is refused, or only what it may do.
+        401 => Outcome::Unauthorised { whole_receiver: true },
+        403 => Outcome::Unauthorised { whole_receiver: false },
         408 | 425 => Outcome::NotTaken { why: NotTakenWhy::Unavailable, not_before },
         429 => Outcome::NotTaken { why: NotTakenWhy::Throttled, not_before },
         // Still at work, done before, other content, or a clash: only a rule can tell.

@@ -28,7 +28,8 @@ fn word(report: &Report) -> &'static str {
         Outcome::InProgress { .. } => "in_progress",
         Outcome::Rejected => "rejected",
         Outcome::Conflict => "conflict",
-        Outcome::Unauthorised => "unauthorised",
+        Outcome::Unauthorised { whole_receiver: true } => "unauthorised, the receiver as a whole",
+        Outcome::Unauthorised { whole_receiver: false } => "unauthorised",
         Outcome::Unknown => "unknown",
         Outcome::Unexpected => "unexpected",
     }
