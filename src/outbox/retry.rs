@@ -40,7 +40,8 @@ impl Retry {
         delays: Delays::Schedule(Vec::new()),
         max_attempts: 0,
         max_elapsed: Duration::ZERO,
-        retry_after_ceiling: Duration::ZERO,
+        // A pause that was asked for holds when the receiver is configured again.
+        retry_after_ceiling: Duration::from_hours(24),
     };
 
     /// When the next try may be, for an attempt that ended so at `ended_at`.

@@ -212,6 +212,7 @@ fn speak(ground: &mut Ground, place: usize, word: Word, kind: OutcomeKind) {
     call.twin &= kind.may_have_acted() || kind == OutcomeKind::Applied;
     let (process, key, number) = (call.process, call.key.clone(), call.number);
     call.over.get_or_insert(ground.times.truth);
+    ground.keep_to_the_timeout(place);
     let asked = asked(&word);
     assert!(ear.send(word).is_ok(), "somebody listens to {key}#{number}");
     ground.count(kind.as_str());

@@ -272,10 +272,11 @@ impl Ground {
         call.over.get_or_insert(now);
     }
 
-    /// The process that waited for it is dead. The receiver may be at work until
-    /// that is noticed at the next start; but one that forgets keys would then
-    /// see a request beyond every promise, so there it keeps to the timeout.
-    pub(crate) fn orphan(&mut self, place: usize) {
+    /// Nobody waits for it any more: its process is dead, or was answered and a second
+    /// copy is under way. It may act late, until a next start gives it up; but a receiver
+    /// that forgets keys would then see it beyond every promise, so there it keeps to
+    /// the timeout.
+    pub(crate) fn keep_to_the_timeout(&mut self, place: usize) {
         let lane = &self.lanes[self.calls[place].lane];
         if lane.truth.window.is_some() {
             let latest = self.calls[place].deadline + lane.lateness();

@@ -80,7 +80,7 @@ impl Drop for GivenUp {
         }
         let (name, process, deadline) = (call.name(), call.process, call.deadline);
         if ground.dead.contains(&process) {
-            return ground.orphan(self.place);
+            return ground.keep_to_the_timeout(self.place);
         }
         let kind = if ground.cut.contains(&process) {
             OutcomeKind::CutOff

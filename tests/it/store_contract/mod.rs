@@ -95,6 +95,7 @@ store_contract! {
             a_pause_moves_with_the_clock_also_while_its_operation_is_blocked,
             an_answer_after_a_step_is_added_to_what_the_step_has_moved,
             nothing_hangs_on_a_clock_that_was_ahead_while_its_receiver_was_gone,
+            a_pause_asked_for_while_the_receiver_was_gone_holds_when_it_is_back,
             a_delivery_asked_for_far_ahead_is_not_brought_forward,
             a_retry_after_is_kept_as_far_as_the_ceiling,
             an_approval_that_is_too_old_expires,

@@ -210,6 +210,26 @@ pub(super) async fn an_answer_after_a_step_is_added_to_what_the_step_has_moved(
     assert_eq!((row.attempts, row.state), (2, State::Pending));
 }
 
+pub(super) async fn a_pause_asked_for_while_the_receiver_was_gone_holds_when_it_is_back(
+    place: &'static dyn Place,
+) {
+    let config = crm(KEYED, "", r#"schedule = ["1ms"]"#);
+    let mut world = World::on(place, &config).await;
+    let key = world.approve("case-104").await;
+    let attempt = world.begin_one().await;
+    let elsewhere = config.replace("receivers.crm", "receivers.mail");
+    world.reconfigure(&format!("{elsewhere}{}", kind("other", 1, "mail", ""))).await;
+    let pause = Duration::from_secs(600);
+    let report = throttled(Some(NotBefore::After(pause)));
+    world.save(&[world.conclude(attempt, report)]).await;
+    let wanted = world.now.wall.plus(pause);
+    world.reconfigure(&config).await;
+    world.turn().await;
+    let row = world.row(&key).await;
+    assert_eq!((row.attempts, row.state), (1, State::Pending), "nothing began before its time");
+    assert!(row.facts.not_before >= Some(wanted), "{:?}", row.facts.not_before);
+}
+
 pub(super) async fn a_retry_after_is_kept_as_far_as_the_ceiling(place: &'static dyn Place) {
     let retry = r#"schedule = ["2s"], retry_after_ceiling = "1h""#;
     let short = Duration::from_secs(2);
