@@ -9,6 +9,7 @@ mod demo;
 mod exit;
 mod migrate;
 mod output;
+mod reconcile;
 mod run;
 mod show;
 mod status;
@@ -87,6 +88,8 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Wait(command) => wait::wait(&global, &command).await,
         Command::Retry(command) => act::retry(&global, &command).await,
         Command::Withdraw(command) => act::withdraw(&global, &command).await,
+        Command::Reconcile(command) => reconcile::reconcile(&global, &command).await,
+        Command::Resolve(command) => act::resolve(&global, &command).await,
     }
 }
 

@@ -140,10 +140,10 @@ const CONTRACT: &[Key] = &[
     later("scope"),
     later("conflict_detected"),
     later("caches_failures"),
-    later("look_up"),
-    later("polls"),
-    later("interval"),
+    table("look_up", LOOK_UP),
 ];
+
+const LOOK_UP: &[Key] = &[integer("polls"), text("interval")];
 
 const RETRY: &[Key] = &[
     text("initial"),

@@ -25,8 +25,10 @@
 //! ```
 
 pub mod key;
+pub mod look_up;
 pub mod operation;
 pub mod payload;
+pub mod settle;
 pub mod state;
 
 #[cfg(feature = "daemon")]

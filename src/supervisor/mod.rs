@@ -15,7 +15,7 @@ mod wait;
 
 use crate::clock::{Clock, Now, SteadyMark};
 use crate::store::{AttemptId, Concluded, Mirror, Pass, Slots, Store, StoreError};
-use call::{Ended, Tasks};
+use call::{Ended, Tasks, Told};
 use parts::Lane;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -273,11 +273,12 @@ impl Supervisor {
 
     /// Concludes what has ended.
     fn collect(&mut self, now: Now) {
-        for Ended { attempt, report, took } in self.tasks.ended() {
+        for Ended { attempt, told, took } in self.tasks.ended() {
             self.in_flight.remove(attempt.id());
             self.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
-            let concluded = match report {
-                Some(report) => attempt.conclude(report, now, took),
+            let concluded = match told {
+                Some(Told::Delivered(report)) => attempt.conclude(report, now, took),
+                Some(Told::LookedUp(report)) => attempt.conclude_look_up(report, now, took),
                 None => attempt.cut_off(now, took),
             };
             self.unsaved.push(Arc::new(concluded));

@@ -1,12 +1,14 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
-use super::operation;
 use super::update::{Change, Update};
+use super::{meta, operation};
 use crate::clock::{Now, Timestamp};
-use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
-use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Report};
+use crate::outbox::facts::{AttemptKind, Ended, Possible, RequestFingerprint};
+use crate::outbox::look_up::{Finding, LookedUp};
+use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Seen};
 use crate::outbox::rules::Rules;
 use crate::outbox::state::State;
+use crate::store::OperationRow;
 use crate::store::rows::Loaded;
 use crate::store::{AttemptId, Concluded, Event};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -18,7 +20,7 @@ pub(super) struct End<'a> {
     /// The process that made the attempt.
     pub(super) instance: &'a str,
     pub(super) ending: &'a Ending,
-    pub(super) report: Option<&'a Report>,
+    pub(super) seen: Option<&'a Seen>,
     pub(super) ended: Now,
     pub(super) took: Option<Duration>,
     /// It has to be tried alone from now on.
@@ -31,7 +33,7 @@ impl<'a> From<&'a Concluded> for End<'a> {
             id: &concluded.begun.id,
             instance: &concluded.begun.instance,
             ending: &concluded.ending,
-            report: concluded.report.as_ref(),
+            seen: concluded.seen.as_ref(),
             ended: concluded.ended,
             took: Some(concluded.took),
             suspect: false,
@@ -41,11 +43,24 @@ impl<'a> From<&'a Concluded> for End<'a> {
 
 /// What is stored of the attempt that ends.
 struct Open {
+    kind: AttemptKind,
+    /// The fact that it began with.
+    begun: i64,
     outcome: Option<OutcomeKind>,
     started: Timestamp,
     request: RequestFingerprint,
     spent: u32,
 }
+
+/// What the end of an attempt has added.
+struct Added {
+    event: Event,
+    /// It is no absence, or one that counts.
+    counts: bool,
+}
+
+/// The code of an absence that proves nothing: looked for too early, or elsewhere.
+const NOT_COUNTED: &str = "not_counted";
 
 /// Saves ends of attempts. Its statements are looked up once for a whole group.
 pub(super) struct Saving<'c> {
@@ -81,13 +96,14 @@ impl<'c> Saving<'c> {
             Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
             Some(earlier) if earlier == end.ending.kind() => return Ok(None),
             // A success is never thrown away, whatever was believed before.
-            Some(_) if end.ending.kind() == OutcomeKind::Applied => {}
+            Some(_) if matches!(end.ending.kind(), OutcomeKind::Applied | OutcomeKind::Found) => {}
             Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
         }
         let Some(mut loaded) = operation::by_key(self.db, &end.id.key)? else { return Ok(None) };
-        let event = self.add_to_facts(end, &attempt, &mut loaded)?;
-        self.close(end, loaded.row.facts.version, attempt.outcome.is_some())?;
-        Ok(event)
+        let added = self.add_to_facts(end, &attempt, &mut loaded)?;
+        let counts = added.as_ref().is_none_or(|added| added.counts);
+        self.close(end, &attempt, loaded.row.facts.version, counts)?;
+        Ok(added.map(|added| added.event))
     }
 
     /// Saves the end of an attempt whose operation nobody has touched since it began:
@@ -104,17 +120,19 @@ impl<'c> Saving<'c> {
         let end: End<'_> = concluded.into();
         let begun = &concluded.begun;
         let attempt = Open {
+            kind: begun.kind,
+            begun: i64::MAX,
             outcome: None,
             started: begun.started.steady,
             request: begun.request.clone(),
             spent: 0,
         };
         let mut loaded = begun.operation.clone();
-        let Some(event) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
+        let Some(added) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
             return self.save(&end);
         };
-        match self.close(&end, loaded.row.facts.version, false)? {
-            1 => Ok(Some(event)),
+        match self.close(&end, &attempt, loaded.row.facts.version, added.counts)? {
+            1 => Ok(Some(added.event)),
             none => Err(rusqlite::Error::StatementChangedRows(none)),
         }
     }
@@ -126,33 +144,35 @@ impl<'c> Saving<'c> {
         end: &End<'_>,
         attempt: &Open,
         loaded: &mut Loaded,
-    ) -> Result<Option<Event>, rusqlite::Error> {
+    ) -> Result<Option<Added>, rusqlite::Error> {
         let row = &mut loaded.row;
         let terms = self.rules.terms(&row.receiver);
-        let has_others = row.facts.has_others(attempt.outcome);
-        let others = if has_others { others(self.db, end.id)? } else { None };
         let had_receipt = row.facts.proof.as_ref().and_then(|proof| proof.remote_id.clone());
         let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
-        let (tries, key) = (row.facts.tries, row.operation_key.as_str());
-        let (retry, seed) = (&terms.retry, self.rules.seed);
-        let not_before = retry.not_before(end.ending, tries, end.ended.wall, seed, key);
-        let capped = asked(end.ending).is_some_and(|asked| retry.bites(asked, end.ended.wall));
-        let ended = Ended {
-            number: end.id.number,
-            started: attempt.started,
-            ended: end.ended.steady,
-            request: attempt.request.clone(),
-            ending: end.ending,
-            had_spent: attempt.spent,
-            not_before,
+        let capped =
+            asked(end.ending).is_some_and(|asked| terms.retry.bites(asked, end.ended.wall));
+        let counts = match attempt.kind {
+            AttemptKind::Deliver => {
+                self.delivery_ends(end, attempt, row)?;
+                true
+            }
+            AttemptKind::LookUp => {
+                let looked_up = LookedUp {
+                    number: end.id.number,
+                    started: attempt.started,
+                    ended: end.ended.wall,
+                    request: &attempt.request,
+                    ending: end.ending,
+                };
+                row.facts.look_up_ends(&looked_up, terms, self.rules.seed, &row.operation_key)
+            }
         };
-        row.facts.delivery_ends(&ended, others, &terms.contract);
         let (follows, judged) = self.rules.follow(&row.facts, &row.recorded, end.ended);
         let change = Change {
             next: follows,
             ready: judged.as_ref().and_then(|judged| judged.ready.as_ref()),
             effect: row.facts.effect(&terms.contract),
-            error: Some(error_text(end)),
+            error: Some(error_text(end, attempt.kind)),
             suspect: end.suspect,
             now: end.ended.wall,
         };
@@ -161,7 +181,7 @@ impl<'c> Saving<'c> {
         }
         let sent = loaded.row.state == State::Sent;
         let named_id = named_id(end.ending);
-        Ok(Some(Event::Ended {
+        let event = Event::Ended {
             id: end.id.clone(),
             receiver: loaded.row.receiver.clone(),
             outcome: end.ending.kind(),
@@ -173,18 +193,59 @@ impl<'c> Saving<'c> {
                 && had_receipt.as_deref() != named_id,
             after_withdrawal: sent && was_withdrawn,
             retry_after_capped: capped,
-        }))
+        };
+        Ok(Some(Added { event, counts }))
     }
 
-    /// Ends the attempt, whether or not it `has_ended` before. Returns how many did.
+    /// A delivery's end becomes a fact.
+    fn delivery_ends(
+        &self,
+        end: &End<'_>,
+        attempt: &Open,
+        row: &mut OperationRow,
+    ) -> Result<(), rusqlite::Error> {
+        let terms = self.rules.terms(&row.receiver);
+        let has_others = row.facts.has_others(attempt.outcome);
+        let resolved = if has_others || attempt.outcome.is_some() {
+            meta::resolution(self.db, &end.id.key)?
+        } else {
+            // A person resolves nothing while it is under way.
+            0
+        };
+        if attempt.begun <= resolved {
+            row.facts.resolved_delivery_ends(end.ending, &terms.contract);
+            return Ok(());
+        }
+        let others = if has_others { others(self.db, end.id, resolved)? } else { None };
+        let (tries, key) = (row.facts.tries, row.operation_key.as_str());
+        let (retry, seed) = (&terms.retry, self.rules.seed);
+        let not_before = retry.not_before(end.ending, tries, end.ended.wall, seed, key);
+        let ended = Ended {
+            number: end.id.number,
+            started: attempt.started,
+            ended: end.ended.steady,
+            request: attempt.request.clone(),
+            ending: end.ending,
+            had_spent: attempt.spent,
+            not_before,
+        };
+        row.facts.delivery_ends(&ended, others, &terms.contract);
+        Ok(())
+    }
+
+    /// Ends the attempt, whether or not it has ended before. Returns how many did.
     fn close(
         &mut self,
         end: &End<'_>,
+        attempt: &Open,
         version: u64,
-        has_ended: bool,
+        counts: bool,
     ) -> Result<usize, rusqlite::Error> {
-        let alone = matches!(end.ending, Ending::Interrupted { alone: true });
-        let report = end.report;
+        let delivers = attempt.kind == AttemptKind::Deliver;
+        let alone = delivers && matches!(end.ending, Ending::Interrupted { alone: true });
+        let spent = if delivers { end.ending.spends() } else { 0 };
+        let seen = end.seen;
+        let ignored = (end.ending.kind() == OutcomeKind::Absent && !counts).then_some(NOT_COUNTED);
         self.close.execute(params![
             end.id.key,
             end.id.number,
@@ -192,28 +253,33 @@ impl<'c> Saving<'c> {
             end.ended.wall.as_millis(),
             end.ended.steady.as_millis(),
             end.ending.kind().as_str(),
-            report.and_then(|report| report.error_code.as_deref()),
-            report.and_then(|report| report.http_status),
-            report.and_then(|report| report.request_sent),
+            ignored.or(seen.and_then(|seen| seen.error_code.as_deref())),
+            seen.and_then(|seen| seen.http_status),
+            seen.and_then(|seen| seen.request_sent),
             end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
-            report.and_then(|report| report.evidence.as_deref()),
+            seen.and_then(|seen| seen.evidence.as_deref()),
             named_id(end.ending),
-            end.ending.spends(),
+            spent,
             alone,
             i64::try_from(version).unwrap_or(i64::MAX),
-            has_ended,
+            attempt.outcome.is_some(),
         ])
     }
 }
 
 fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite::Error> {
     db.prepare_cached(
-        "SELECT outcome, started_steady, request, spent FROM handoff_attempts
+        "SELECT outcome, started_steady, request, spent, kind, begun_fact
+           FROM handoff_attempts
           WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
     )?
     .query_row(params![end.id.key, end.id.number, end.instance], |row| {
         let outcome: Option<String> = row.get(0)?;
+        let kind: String = row.get(4)?;
         Ok(Open {
+            // What nobody can read may have acted.
+            kind: AttemptKind::parse(&kind).unwrap_or(AttemptKind::Deliver),
+            begun: row.get(5)?,
             // A word that nobody knows is not provisional: nothing replaces it.
             outcome: outcome
                 .map(|text| OutcomeKind::parse(&text).unwrap_or(OutcomeKind::Unexpected)),
@@ -225,16 +291,21 @@ fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite
     .optional()
 }
 
-/// The other deliveries of the operation that may have acted, folded.
-fn others(db: &Connection, id: &AttemptId) -> Result<Option<Possible>, rusqlite::Error> {
+/// The other deliveries of the operation since the fact `resolved` that may have
+/// acted, folded.
+fn others(
+    db: &Connection,
+    id: &AttemptId,
+    resolved: i64,
+) -> Result<Option<Possible>, rusqlite::Error> {
     let mut read = db.prepare_cached(
         "SELECT started_steady, coalesce(finished_steady, started_steady), request
            FROM handoff_attempts
-          WHERE operation_key = ?1 AND number <> ?2 AND kind = 'deliver'
+          WHERE operation_key = ?1 AND number <> ?2 AND kind = 'deliver' AND begun_fact > ?3
             AND (outcome IS NULL OR outcome IN
                  ('already_exists', 'in_progress', 'unknown', 'interrupted', 'cut_off'))",
     )?;
-    let rows = read.query_map(params![id.key, id.number], |row| {
+    let rows = read.query_map(params![id.key, id.number, resolved], |row| {
         let since = Timestamp::from_millis(row.get(0)?);
         let until = Timestamp::from_millis(row.get(1)?);
         Ok(Possible::delivery(since, until, RequestFingerprint(row.get(2)?)))
@@ -255,8 +326,11 @@ fn asked(ending: &Ending) -> Option<NotBefore> {
     match ending {
         Ending::Outcome(
             Outcome::NotTaken { not_before, .. } | Outcome::InProgress { not_before },
-        ) => *not_before,
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+        )
+        | Ending::LookedUp(Finding::CannotTell { not_before }) => *not_before,
+        Ending::Outcome(_) | Ending::LookedUp(_) | Ending::Interrupted { .. } | Ending::CutOff => {
+            None
+        }
     }
 }
 
@@ -265,23 +339,29 @@ fn named_id(ending: &Ending) -> Option<&str> {
     match ending {
         Ending::Outcome(
             Outcome::Applied { remote_id, .. } | Outcome::AlreadyExists { remote_id },
-        ) => remote_id.as_deref(),
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+        )
+        | Ending::LookedUp(Finding::Found { remote_id, .. }) => remote_id.as_deref(),
+        Ending::Outcome(_) | Ending::LookedUp(_) | Ending::Interrupted { .. } | Ending::CutOff => {
+            None
+        }
     }
 }
 
 /// The end in words, for `last_error`.
-fn error_text(end: &End<'_>) -> String {
+fn error_text(end: &End<'_>, kind: AttemptKind) -> String {
     let mut text = match end.ending {
         Ending::Interrupted { .. } => "interrupted: the process ended during the call".to_owned(),
         Ending::CutOff => "cut_off: the daemon stopped before the answer came".to_owned(),
-        Ending::Outcome(_) => end.ending.kind().to_string(),
+        Ending::Outcome(_) | Ending::LookedUp(_) => end.ending.kind().to_string(),
     };
-    if let Some(report) = end.report {
-        if let Some(code) = &report.error_code {
+    if kind == AttemptKind::LookUp {
+        text.insert_str(0, "look-up: ");
+    }
+    if let Some(seen) = end.seen {
+        if let Some(code) = &seen.error_code {
             text.push_str(&format!(": {code}"));
         }
-        if let Some(evidence) = &report.evidence {
+        if let Some(evidence) = &seen.evidence {
             text.push_str(&format!(" ({evidence})"));
         }
     }
