@@ -197,7 +197,9 @@ fn blocked_advice(reason: BlockReason, effect: Effect) -> &'static str {
         (BlockReason::Expired, _) => {
             "its approval no longer counts: withdraw it; a new act needs a key of its own"
         }
-        (BlockReason::Conflict, _) => "compare what the receiver holds under this key",
+        (BlockReason::Conflict, _) => {
+            "compare what the receiver holds under this key, then resolve or withdraw it"
+        }
         (BlockReason::Rejected, Effect::None) => "the receiver will not take it: withdraw it",
         (BlockReason::Unauthorised, Effect::None) => "mend the rights at the receiver and retry",
         (BlockReason::Unexpected, Effect::None) => "mend what failed on our side and retry",
@@ -214,6 +216,6 @@ fn blocked_advice(reason: BlockReason, effect: Effect) -> &'static str {
             | BlockReason::Crashed
             | BlockReason::Restored,
             _,
-        ) => "look at the receiver for this key first: an attempt may have acted",
+        ) => "look at the receiver for this key, by reconcile or yourself, then resolve it",
     }
 }

@@ -148,6 +148,7 @@ store_contract! {
             an_earlier_attempt_that_answers_after_not_sent_changes_no_doubt_of_a_later_one,
             a_success_after_not_sent_and_another_delivery_is_two_receipts,
             the_same_word_said_twice_is_refused_the_second_time,
+            an_absence_that_was_looked_for_too_early_counts_for_nothing,
         }
         verbs {
             a_retry_is_one_more_delivery_after_the_budget,

@@ -268,3 +268,24 @@ pub(super) async fn the_same_word_said_twice_is_refused_the_second_time(place: &
     assert!(matches!(second, Acted::Moved(_)));
     assert_eq!(world.site.stored(), before);
 }
+
+pub(super) async fn an_absence_that_was_looked_for_too_early_counts_for_nothing(
+    place: &'static dyn Place,
+) {
+    let slow = r#"mode = "look_up", settle_delay = "1m", look_up = { polls = 1 }"#;
+    let mut world = in_doubt(place, slow).await;
+    let ended = world.now.wall;
+    done(&world, Deed::Reconcile).await;
+    world.look_up(Finding::Absent).await;
+    let early = row(&world).await;
+    assert_eq!((early.state, early.facts.absences), (State::Pending, 0));
+    let code = "SELECT error_code FROM handoff_attempts WHERE kind = 'look_up'";
+    assert_eq!(world.site.value(code), Value::Text("not_counted".to_owned()));
+    assert!(early.due_at >= Some(ended.plus(MINUTE)), "{:?}", early.due_at);
+    history::check(&world).await;
+    // What the receiver did meanwhile is found when it can act no more.
+    world.site.put_task(&key("case-104"), &site::payload("case-104", site::TITLE));
+    world.turn_to_the_end().await;
+    assert_eq!(row(&world).await.state, State::Sent);
+    history::check(&world).await;
+}
