@@ -85,7 +85,7 @@ pub(super) const ROOT: &[Key] = &[
     later("review"),
     later("alerts"),
     later("retention"),
-    later("reconcile"),
+    table("reconcile", &[text("every"), text("within")]),
 ];
 
 const STORE: &[Key] = &[text("url"), text("busy_timeout")];

@@ -9,6 +9,7 @@ mod call;
 mod drain;
 mod logbook;
 mod parts;
+mod reconcile;
 mod repeats;
 mod upkeep;
 mod wait;
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 
 pub use logbook::Logbook;
 pub use parts::Parts;
+pub use reconcile::Reconcile;
 pub use repeats::{Repeated, lines_a_minute};
 pub use wait::{Control, Pulse};
 
@@ -37,6 +39,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// How long a stop waits for calls that are under way.
     pub shutdown_grace: Duration,
+    /// Whether and how often what is blocked is looked up again by itself.
+    pub reconcile: Option<Reconcile>,
 }
 
 /// What one step did.

@@ -153,3 +153,20 @@ fn explain_names_the_verbs_that_settle_an_unknown_outcome() {
         explained["verbs"].as_array().into_iter().flatten().filter_map(|v| v.as_str()).collect();
     assert_eq!(verbs, ["withdraw", "reconcile", "resolve"]);
 }
+
+#[test]
+fn what_is_blocked_is_looked_up_by_itself_where_that_is_configured() {
+    let (world, keys) = blocked(LOOK_UP, LATE, &["case-104"]);
+    make_task(&world, &keys[0]);
+    let unasked = world.serving();
+    let sql = "SELECT count(*) FROM handoff_attempts";
+    let before: i64 = world.value(sql, []);
+    unasked.stop();
+    assert_eq!(world.value::<i64>(sql, []), before, "nobody asks unless it is configured");
+    let daemon = world.daemon_with(&["--set", "reconcile.every=100ms"]);
+    world.until_state(&keys[0], "sent");
+    daemon.stop();
+    assert_eq!(world.tasks(&keys[0]), 1);
+    let who: String = world.value("SELECT verb || ' ' || who FROM handoff_audit", []);
+    assert_eq!(who, "reconcile policy:reconcile");
+}

@@ -12,7 +12,6 @@ fn keys_of_later_versions_are_refused_by_name_and_their_values_never_repeated() 
         "review",
         "alerts",
         "retention",
-        "reconcile",
         "server.allowed_hosts",
         "server.tls",
         "worker.lease",
@@ -47,7 +46,8 @@ fn an_unknown_key_is_named_with_the_nearest_and_all_known_ones() {
         (
             "nonsense",
             "unknown key; remove it; \
-             at the top there are namespace, store, server, worker, log, receivers, operations",
+             at the top there are namespace, store, server, worker, log, receivers, operations, \
+             reconcile",
         ),
         (
             "worker.pol_interval",
