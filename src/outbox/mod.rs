@@ -25,16 +25,16 @@
 //! ```
 
 pub mod key;
-pub mod look_up;
 pub mod operation;
 pub mod payload;
-pub mod settle;
 pub mod state;
 
 #[cfg(feature = "daemon")]
 pub mod contract;
 #[cfg(feature = "daemon")]
 pub mod facts;
+#[cfg(feature = "daemon")]
+pub mod look_up;
 #[cfg(feature = "daemon")]
 pub mod operation_type;
 #[cfg(feature = "daemon")]
@@ -45,5 +45,7 @@ pub mod policy;
 pub mod retry;
 #[cfg(feature = "daemon")]
 pub mod rules;
+#[cfg(feature = "daemon")]
+pub mod settle;
 #[cfg(feature = "daemon")]
 pub mod verbs;
