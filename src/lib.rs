@@ -27,7 +27,7 @@
 //! # Who may use whom
 //!
 //! ```text
-//!   clock   jitter   process   plain
+//!   clock   jitter   process   plain   scripted
 //!      \      |      /
 //!        outbox ────────── pure: no runtime, no I/O, no store
 //!          │
@@ -55,13 +55,14 @@
 //! | [`schema`] | the tables, and how a file gets them |
 //! | [`record`](mod@record) | what an application calls inside its own transaction |
 //! | `store` | the durable record; `store::sqlite` is the embedded one |
-//! | `receiver` | where operations go: `simulated`, `command` |
+//! | `receiver` | where operations go: `simulated`, `command`, `http` |
 //! | `supervisor` | a pass that tests turn by hand, the loop and the drain round it, and the logbook that counts repeats |
 //! | `wake` | another program's commit is seen within milliseconds |
 //! | `daemon` | builds the parts, recovers, reloads, stops |
 //! | `config` | finds, layers and strictly checks the configuration |
 //! | `cli` | the commands |
 //! | `bench` | the program's rates beside those of SQLite alone |
+//! | `scripted` | a CRM at a socket that does what a script says; names no other module |
 //! | `clock`, `jitter`, `process` | the only doors to time, chance and processes |
 //! | `signal`, `systemd`, `telemetry` | signals, the service manager, logs |
 //! | `plain` | text from data, made safe to show |
@@ -88,7 +89,7 @@
 //! * No clock, chance or store in [`outbox`]: they are parameters.
 //! * No retry inside a receiver, and no error type for "the reply was lost".
 //! * No global state: two daemons in one process work (with two databases).
-//! * No HTTP, no PostgreSQL, no breaker, no ordering in this version; their
+//! * No server, no PostgreSQL, no ordering in this version; their
 //!   configuration keys are refused by name.
 //!
 //! With `default-features = false, features = ["record"]` only the recording
@@ -114,6 +115,8 @@ pub mod process;
 pub mod receiver;
 pub mod record;
 pub mod schema;
+#[cfg(feature = "daemon")]
+pub mod scripted;
 #[cfg(feature = "daemon")]
 pub mod signal;
 #[cfg(feature = "daemon")]

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The first pause before `data_version` is looked at again; each one doubles.
+/// The first pause before `data_version` is looked at again; each one is longer by a
+/// quarter, so that a commit is seen late by a quarter of its own time at most.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 /// After so long a write of the WAL that changed nothing visible is left alone.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -100,7 +101,7 @@ impl Watch {
                 // Nobody unparks this thread; an early wake would only look early.
                 std::thread::park_timeout(pause);
                 waited += pause;
-                pause *= 2;
+                pause += pause / 4;
             }
         }
     }

@@ -2,7 +2,7 @@
 //! costs while nothing is due, and how it comes back after a kill.
 
 use super::product::{open, record, supervisor_of};
-use super::{BenchError, connection, fdatasync_ms_median};
+use super::{BenchError, Told, connection, fdatasync_ms_median};
 use crate::clock::Clock;
 use crate::outbox::outcome::Report;
 use crate::outbox::rules::Rules;
@@ -59,12 +59,17 @@ pub(super) async fn measure(
     folder: &Path,
     rules: &Rules,
     pending: usize,
-    mut tell: impl FnMut(Figure),
+    tell: &mut impl FnMut(Told),
 ) -> Result<(), BenchError> {
-    tell(wake_up(folder, rules).await?);
-    tell(idle(folder).await?);
-    tell(memory(folder, rules, pending).await?);
-    tell(recovery(folder, rules, (pending / RECOVERY_SHARE).max(100)).await?);
+    tell(Told::Begins("wake_up"));
+    tell(Told::Figure(wake_up(folder, rules).await?));
+    tell(Told::Begins("idle_processor"));
+    tell(Told::Figure(idle(folder).await?));
+    tell(Told::Begins("resident_memory"));
+    tell(Told::Figure(memory(folder, rules, pending).await?));
+    tell(Told::Begins("recovery_after_kill"));
+    let pending = (pending / RECOVERY_SHARE).max(100);
+    tell(Told::Figure(recovery(folder, rules, pending).await?));
     Ok(())
 }
 

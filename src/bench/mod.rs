@@ -44,6 +44,8 @@ pub struct Plan {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Told {
+    /// This is measured now.
+    Begins(&'static str),
     /// A rate beside those of SQLite alone.
     Case(Box<Case>),
     /// A figure of a running daemon.
@@ -119,24 +121,34 @@ pub async fn run(plan: &Plan, rules: &Rules, mut tell: impl FnMut(Told)) -> Resu
 }
 
 async fn cases(plan: &Plan, rules: &Rules, tell: &mut impl FnMut(Told)) -> Result<(), BenchError> {
-    let mut case = |case: Case| tell(Told::Case(Box::new(case)));
-    case(record(plan, rules).await?);
-    case(deliver(plan, rules, "deliver", None, false).await?);
-    case(deliver(plan, rules, "deliver_with_statistics", None, true).await?);
+    tell(Told::Begins("record"));
+    tell(record(plan, rules).await?.into());
+    for (name, analysed) in [("deliver", false), ("deliver_with_statistics", true)] {
+        tell(Told::Begins(name));
+        tell(deliver(plan, rules, name, None, analysed).await?.into());
+    }
     if plan.finished > 0 {
+        let name = "deliver_among_finished";
+        tell(Told::Begins(name));
         let base = plan.folder.join("finished.db");
         product::record(&base, rules, 1_000_000_000, plan.finished).await?;
         raw::group_commit(&mut connection(&base)?, now())?;
-        case(deliver(plan, rules, "deliver_among_finished", Some(&base), false).await?);
+        tell(deliver(plan, rules, name, Some(&base), false).await?.into());
     }
     if !plan.beside.is_zero() {
-        case(beside::measure(plan, rules).await?);
+        tell(Told::Begins("deliver_beside_another_process"));
+        tell(beside::measure(plan, rules).await?.into());
     }
     if plan.pending > 0 {
-        let figure = |figure: Figure| tell(Told::Figure(figure));
-        daemon::measure(&plan.folder, rules, plan.pending, figure).await?;
+        daemon::measure(&plan.folder, rules, plan.pending, tell).await?;
     }
     Ok(())
+}
+
+impl From<Case> for Told {
+    fn from(case: Case) -> Self {
+        Self::Case(Box::new(case))
+    }
 }
 
 /// Recording 64 at a time by the library, against inserts without any check.

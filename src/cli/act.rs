@@ -84,12 +84,9 @@ async fn act(
     given_actor: Option<&str>,
     reason: Option<&str>,
 ) -> Result<Exit, Failure> {
+    let option = if matches!(deed, Deed::Resolve(_)) { "--evidence" } else { "--reason" };
     let who = named(given_actor)?;
-    if reason.is_some_and(|reason| reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX) {
-        let option = if matches!(deed, Deed::Resolve(_)) { "--evidence" } else { "--reason" };
-        let message = format!("{option} must say why, in 1 to {REASON_BYTES_MAX} bytes");
-        return Err(Failure::new(Exit::Refused, message));
-    }
+    fits(option, reason)?;
     let session = Session::open(global, Access::Existing).await?;
     let seen = session.store.find(key).await?.ok_or_else(|| no_such_key(key))?;
     let act = Act {
@@ -102,6 +99,22 @@ async fn act(
     let now = session.now().await?;
     let acted = session.store.act(&session.rules, act, now).await?;
     report(&session, &deed, key, acted)
+}
+
+/// Who acts, if that and the reason can be kept.
+pub(super) fn person(given: Option<&str>, reason: Option<&str>) -> Result<String, Failure> {
+    let who = named(given)?;
+    fits("--reason", reason)?;
+    Ok(who)
+}
+
+/// Whether what an option gives as the reason can be kept.
+fn fits(option: &str, reason: Option<&str>) -> Result<(), Failure> {
+    if reason.is_some_and(|reason| reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX) {
+        let message = format!("{option} must say why, in 1 to {REASON_BYTES_MAX} bytes");
+        return Err(Failure::new(Exit::Refused, message));
+    }
+    Ok(())
 }
 
 fn report(session: &Session, deed: &Deed, key: &str, acted: Acted) -> Result<Exit, Failure> {

@@ -65,7 +65,7 @@ Signals: TERM or INT drains (a second one stops at once), HUP reloads, USR1 logs
     /// Counts and ages
     #[command(after_help = "Example:
   handoff status --check || echo \"somebody must look\"
-With --check the exit code is 3 if anything is blocked.")]
+With --check the exit code is 3 if anything is blocked or a receiver is held.")]
     Status {
         /// Exit with 3 if a person must look
         #[arg(long)]
@@ -81,6 +81,16 @@ With --check the exit code is 3 if anything is blocked.")]
     Reconcile(Reconcile),
     /// Say what you have found at the receiver under an operation's key
     Resolve(Resolve),
+    /// Hold a receiver: begin nothing more there until it is resumed
+    #[command(after_help = "Examples:
+  handoff pause crm --reason \"the vendor migrates until noon\"
+  handoff pause --all
+Calls under way end as they may. A hold outlasts restarts, spends no budget, and works without
+a daemon.")]
+    Pause(Hold),
+    /// Let a held receiver be called again, whatever holds it
+    #[command(after_help = "Examples:\n  handoff resume crm\n  handoff resume --all")]
+    Resume(Hold),
     /// Check the configuration without starting
     #[command(after_help = "Example:\n  handoff check --origin --config /etc/handoff/handoff.toml")]
     Check {
@@ -88,6 +98,9 @@ With --check the exit code is 3 if anything is blocked.")]
         #[arg(long)]
         origin: bool,
     },
+    /// Look at receivers
+    #[command(subcommand)]
+    Receiver(Receiver),
     /// Make or update the tables in a database
     Migrate(Migrate),
     /// Show a lost reply and a killed daemon, with the real parts, in ./demo-data
@@ -280,6 +293,36 @@ pub(crate) struct Resolve {
     pub(crate) actor: Option<String>,
 }
 
+/// Hold receivers, or let them go.
+#[derive(Debug, Args)]
+pub(crate) struct Hold {
+    /// Receiver, as configured
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) receiver: Option<String>,
+    /// Every receiver of the configuration
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Who acts (your login, unless given)
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+    /// Why; kept in the audit and shown
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+}
+
+/// Look at receivers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Receiver {
+    /// Show the request that an operation is sent as; nothing is sent, no secret is read
+    #[command(
+        after_help = "Example:\n  handoff receiver render harbor:create-followup:v1:case-104"
+    )]
+    Render {
+        /// Operation key
+        key: String,
+    },
+}
+
 /// Make or update the tables in a database.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -298,7 +341,7 @@ pub(crate) struct Migrate {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   handoff bench
-  handoff bench --json --finished 1000000 --folder /var/tmp
+  handoff bench --json --finished 1000000 --pending 1000000 --folder /var/tmp
 Everything is measured on temporary databases, beside plain SQLite loops that write the same
 rows with the same durability. Use the ratios: the figures hold for this machine and hour.")]
 pub(crate) struct Bench {

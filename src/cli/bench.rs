@@ -45,6 +45,7 @@ pub(super) async fn bench(global: &Global, command: &Bench) -> Result<Exit, Fail
     let mut told = Ok(());
     bench::run(&plan, &rules, |figure| {
         let lines = match &figure {
+            Told::Begins(case) => return out.hint(&format!("measuring {case}")),
             Told::Case(case) => lines(case),
             Told::Figure(figure) => line(figure),
         };
@@ -65,42 +66,41 @@ fn folder(command: &Bench) -> PathBuf {
 
 fn line(figure: &Figure) -> String {
     let Figure { case, unit, value, p99, samples, pending, fdatasync_ms_median } = figure;
-    let mut line = format!("{case}: {value:.3} {unit}");
+    let mut line = format!("{case}: {value:.2} {unit}");
     if let Some(p99) = p99 {
-        line.push_str(&format!(" at the median, 99 % below {p99:.3}, of {samples}"));
+        line.push_str(&format!(" at the median of {samples}, 99 % below {p99:.1}"));
     }
     if *pending > 0 {
         line.push_str(&format!(", with {pending} pending"));
     }
-    format!("{line}; a synced write takes {fdatasync_ms_median:.2} ms")
+    format!("{line}\n  a synced write took {fdatasync_ms_median:.2} ms")
 }
 
 fn lines(case: &Case) -> String {
-    let mut lines = vec![format!(
-        "{}: {:.0} a second ({:.0} to {:.0} in {} rounds of {}); a synced write takes {:.2} ms",
-        case.case,
-        case.per_second,
-        case.spread.0,
-        case.spread.1,
-        case.rounds,
-        case.operations,
-        case.fdatasync_ms_median
-    )];
-    let raw = [
-        ("two transactions each", case.raw_two_transactions_per_second),
-        ("groups of 64", case.raw_group_commit_per_second),
-    ];
-    for (name, rate) in raw {
-        if let Some(rate) = rate {
-            let ratio = case.per_second / rate;
-            lines.push(format!("  {ratio:.2} of SQLite alone in {name} ({rate:.0} a second)"));
-        }
+    let mut lines = vec![format!("{}: {:.0} a second", case.case, case.per_second)];
+    if let Some(rate) = case.raw_two_transactions_per_second {
+        let ratio = case.per_second / rate;
+        lines.push(format!("  {ratio:.1} times SQLite with two transactions each ({rate:.0})"));
+    }
+    if let Some(rate) = case.raw_group_commit_per_second {
+        let ratio = case.per_second / rate;
+        lines.push(format!("  {ratio:.2} of SQLite in groups of 64 ({rate:.0})"));
     }
     if let (Some((median, p99, longest)), Some(failed)) = (case.beside_ms, case.beside_failed) {
         lines.push(format!(
             "  another process's commits: median {median:.1} ms, 99 % below {p99:.1} ms, \
              longest {longest:.1} ms, {failed} failed"
         ));
+    }
+    let (slowest, fastest) = case.spread;
+    lines.push(match case.rounds {
+        1 => format!("  one round of {}", case.operations),
+        rounds => {
+            format!("  {slowest:.0} to {fastest:.0} in {rounds} rounds of {}", case.operations)
+        }
+    });
+    if let Some(last) = lines.last_mut() {
+        last.push_str(&format!("; a synced write took {:.2} ms", case.fdatasync_ms_median));
     }
     lines.join("\n")
 }

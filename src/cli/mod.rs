@@ -7,8 +7,10 @@ mod bench;
 mod check;
 mod demo;
 mod exit;
+mod hold;
 mod migrate;
 mod output;
+mod receiver;
 mod reconcile;
 mod run;
 mod show;
@@ -79,6 +81,9 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Bench(command) => bench::bench(&global, &command).await,
         Command::Run => run::run(&global).await,
         Command::Check { origin } => check::check(&global, origin),
+        Command::Receiver(arguments::Receiver::Render { key }) => {
+            receiver::render(&global, &key).await
+        }
         Command::Migrate(command) => migrate::migrate(&global, &command).await,
         Command::Approve(command) => approve::approve(&global, &command).await,
         Command::List(command) => show::list(&global, &command).await,
@@ -90,6 +95,8 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Withdraw(command) => act::withdraw(&global, &command).await,
         Command::Reconcile(command) => reconcile::reconcile(&global, &command).await,
         Command::Resolve(command) => act::resolve(&global, &command).await,
+        Command::Pause(command) => hold::pause(&global, &command).await,
+        Command::Resume(command) => hold::resume(&global, &command).await,
     }
 }
 

@@ -3,7 +3,8 @@
 use super::arguments::{Global, List};
 use super::output::{self, plain, table};
 use super::{Exit, Failure, Session, no_such_key};
-use crate::clock::{Timestamp, wall};
+use crate::clock::Timestamp;
+use crate::outbox::hold::{self, Hold};
 use crate::outbox::policy::{Gate, Next, Step, Surroundings, next};
 use crate::outbox::state::{BlockReason, State, Verb};
 use crate::outbox::verbs::{advice, open_verbs};
@@ -21,8 +22,9 @@ pub(super) async fn list(global: &Global, command: &List) -> Result<Exit, Failur
     };
     let session = Session::open(global, Access::Existing).await?;
     let rows = session.store.list(filter).await?;
-    let now = wall();
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now)).collect();
+    let now = session.now().await?;
+    let holds = session.store.holds(now).await?;
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &holds, now.wall)).collect();
     let heading = ["KEY", "STATE", "EFFECT", "ATTEMPTS", "RECEIPT", "WHY"];
     let paint = |row: usize, column: usize, cell: String| {
         if column == 1 { output::state(rows[row].state, &cell) } else { cell }
@@ -55,19 +57,19 @@ pub(super) fn word<T: Copy + std::fmt::Display>(
         .hint(format!("allowed are: {}", known.join(", "))))
 }
 
-fn cells(row: &OperationRow, now: Timestamp) -> Vec<String> {
+fn cells(row: &OperationRow, holds: &[Hold], now: Timestamp) -> Vec<String> {
     vec![
         plain(&row.operation_key),
         row.state.to_string(),
         row.effect.to_string(),
         row.attempts.to_string(),
         row.remote_id.as_deref().map_or_else(|| "-".to_owned(), plain),
-        why(row, now),
+        why(row, hold::last(holds, &row.receiver, now), now),
     ]
 }
 
 /// What stands behind the state, in a few words.
-fn why(row: &OperationRow, now: Timestamp) -> String {
+fn why(row: &OperationRow, hold: Option<&Hold>, now: Timestamp) -> String {
     let error = row.last_error.as_deref().map(plain).unwrap_or_default();
     match (row.state, row.blocked_reason, row.due_at) {
         (State::Blocked, Some(reason), _) => match error.as_str() {
@@ -79,7 +81,10 @@ fn why(row: &OperationRow, now: Timestamp) -> String {
             "" => format!("scheduled for {due}"),
             error => format!("next try {due}: {error}"),
         },
-        (State::Pending, _, Some(_)) => "due".to_owned(),
+        (State::Pending, _, Some(_)) => match hold {
+            Some(hold) => format!("receiver held, {}", plain(&hold.to_string())),
+            None => "due".to_owned(),
+        },
         (State::Pending, _, None) => "waits for its type or receiver to be configured".to_owned(),
         (State::Sent | State::Withdrawn | State::Blocked, _, _) => error,
     }
@@ -169,6 +174,8 @@ struct Explained<'a> {
     decision: &'static str,
     next_at: Option<Timestamp>,
     gate: Option<Gate>,
+    /// What holds its receiver.
+    hold: Option<&'a Hold>,
     verbs: &'a [Verb],
     fault: Option<&'a str>,
     advice: &'static str,
@@ -180,7 +187,9 @@ pub(super) async fn explain(global: &Global, key: &str) -> Result<Exit, Failure>
     let now = session.now().await?;
     let judged = session.rules.judge(&row.recorded, now);
     let terms = session.rules.terms(&row.receiver);
-    let follows = next(&row.facts, &judged.around, terms, now);
+    let holds = session.store.holds(now).await?;
+    let hold = hold::last(&holds, &row.receiver, now.wall);
+    let follows = hold::behind(next(&row.facts, &judged.around, terms, now), hold);
     let verbs = open_verbs(&row.facts, row.state, &judged.around, terms, now);
     let (gate, next_at) = match follows.step {
         Step::Wait { gate, until } => (Some(gate), until),
@@ -194,6 +203,7 @@ pub(super) async fn explain(global: &Global, key: &str) -> Result<Exit, Failure>
         decision: follows.step.word(),
         next_at,
         gate,
+        hold,
         verbs: &verbs,
         fault: judged.fault.as_deref(),
         advice: advice(row.state, row.blocked_reason, row.effect),
@@ -237,6 +247,10 @@ fn sentences(
         (Step::Deliver, _) => "the daemon delivers it under the same key".to_owned(),
     };
     lines.push(format!("next       {what_next}"));
+    if let Some(hold) = explained.hold {
+        let (receiver, hold) = (plain(&hold.receiver), plain(&hold.to_string()));
+        lines.push(format!("receiver   {receiver} is held: {hold}"));
+    }
     if !around.configured {
         lines.push("config     its type or its receiver is not in this configuration".to_owned());
     }

@@ -4,6 +4,7 @@ use super::arguments::Global;
 use super::output::{plain, table};
 use super::{Exit, Failure, Session};
 use crate::clock::Timestamp;
+use crate::outbox::hold::Hold;
 use crate::store::sqlite::{Access, DaemonLock};
 use crate::store::{ReceiverCounts, Store};
 use serde::Serialize;
@@ -17,6 +18,8 @@ struct Status<'a> {
     /// A person must look.
     attention: bool,
     receivers: &'a [ReceiverCounts],
+    /// Receivers at which nothing begins for now.
+    holds: &'a [Hold],
 }
 
 pub(super) async fn status(global: &Global, check: bool) -> Result<Exit, Failure> {
@@ -27,8 +30,9 @@ pub(super) async fn status(global: &Global, check: bool) -> Result<Exit, Failure
     let status = Status {
         store: session.store.path().display().to_string(),
         daemon: DaemonLock::is_held(session.store.path()),
-        attention: blocked > 0,
+        attention: blocked > 0 || summary.holds.iter().any(|hold| hold.holds(now.wall)),
         receivers: &summary.receivers,
+        holds: &summary.holds,
     };
     let mut text = format!(
         "database  {}\ndaemon    {}\n\n",
@@ -40,9 +44,16 @@ pub(super) async fn status(global: &Global, check: bool) -> Result<Exit, Failure
     } else {
         counts(&summary.receivers, now.wall)
     });
+    for hold in &summary.holds {
+        let (receiver, hold) = (plain(&hold.receiver), plain(&hold.to_string()));
+        text.push_str(&format!("\n{receiver} is held: {hold}"));
+    }
     session.output.result(&status, &text)?;
-    if status.attention {
+    if blocked > 0 {
         session.output.hint("next: handoff list --state blocked");
+    }
+    if !summary.holds.is_empty() {
+        session.output.hint("to end a hold: handoff resume RECEIVER");
     }
     Ok(if check && status.attention { Exit::Attention } else { Exit::Done })
 }

@@ -4,6 +4,7 @@ use super::Settings;
 use super::duration::show;
 use crate::outbox::contract::{Repeat, Verified, Window};
 use crate::outbox::retry::Delays;
+use crate::receiver::http::Scheme;
 use crate::receiver::{self, Kind};
 
 /// What to say of these settings.
@@ -12,7 +13,14 @@ pub(super) fn of(settings: &Settings) -> Vec<String> {
 }
 
 fn of_receiver(receiver: &receiver::Settings) -> Vec<String> {
-    let said = [simulated(receiver), horizon(receiver), unverified(receiver), no_retry(receiver)];
+    let said = [
+        simulated(receiver),
+        in_the_clear(receiver),
+        status_alone(receiver),
+        horizon(receiver),
+        unverified(receiver),
+        no_retry(receiver),
+    ];
     said.into_iter().flatten().collect()
 }
 
@@ -22,7 +30,7 @@ fn simulated(receiver: &receiver::Settings) -> Option<String> {
         Kind::Simulated(_) => {
             Some(format!("receivers.{name} is simulated: what is delivered there reaches nobody"))
         }
-        Kind::Command(_) => None,
+        Kind::Command(_) | Kind::Http(_) => None,
     }
 }
 
@@ -40,15 +48,39 @@ fn horizon(receiver: &receiver::Settings) -> Option<String> {
     })
 }
 
-/// A promise that nobody has looked into, of a program that may do anything.
+/// Requests that anyone on the way can read and change.
+fn in_the_clear(receiver: &receiver::Settings) -> Option<String> {
+    let Kind::Http(http) = &receiver.kind else { return None };
+    let exposed = http.address.scheme == Scheme::Http && !http.address.is_loopback();
+    exposed.then(|| {
+        let name = &receiver.name;
+        format!(
+            "receivers.{name}.base_url is without TLS: anyone on the way can read and change it"
+        )
+    })
+}
+
+/// A receiver that may answer 200 to say that it has failed.
+fn status_alone(receiver: &receiver::Settings) -> Option<String> {
+    let Kind::Http(http) = &receiver.kind else { return None };
+    (http.reading.receipt.is_none() && http.reading.rules.is_empty()).then(|| {
+        format!(
+            "receivers.{} has neither receipt nor rules: every 2xx is taken for a success, \
+             whatever the answer says",
+            receiver.name
+        )
+    })
+}
+
+/// A promise that nobody has looked into.
 fn unverified(receiver: &receiver::Settings) -> Option<String> {
     let contract = &receiver.contract;
     let repeats = matches!(contract.repeat, Repeat::Within(_));
-    let command = matches!(receiver.kind, Kind::Command(_));
-    (repeats && command && contract.verified == Verified::No).then(|| {
+    let real = !matches!(receiver.kind, Kind::Simulated(_));
+    (repeats && real && contract.verified == Verified::No).then(|| {
         format!(
-            "receivers.{}.contract.mode = {} is not verified: if the program does not keep it, a \
-             repeat acts twice; try it with one key twice, then set verified = \"probe\"",
+            "receivers.{}.contract.mode = {} is not verified: if it is not kept, a repeat \
+             acts twice; try it with one key twice, then set verified = \"probe\"",
             receiver.name, contract.mode
         )
     })

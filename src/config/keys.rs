@@ -107,14 +107,48 @@ const RECEIVER: &[Key] = &[
     list("environment"),
     table("contract", CONTRACT),
     table("retry", RETRY),
-    later("rate_limit"),
-    later("circuit_breaker"),
+    table("circuit_breaker", CIRCUIT_BREAKER),
+    table("rate_limit", RATE_LIMIT),
+    text("base_url"),
+    text("connect_timeout"),
+    text("ca_file"),
+    table("auth", AUTH),
+    table("request", REQUEST),
+    table("receipt", RECEIPT),
+    Key { name: "rules", takes: Takes::Tables(RULE) },
     later("extends"),
-    later("base_url"),
-    later("auth"),
-    later("request"),
     later("look_up"),
-    later("rules"),
+];
+
+const AUTH: &[Key] = &[
+    table("bearer", SECRET),
+    table("basic", &[text("user"), text("file"), text("env")]),
+    table("header", &[text("name"), text("file"), text("env")]),
+];
+
+const SECRET: &[Key] = &[text("file"), text("env")];
+
+const REQUEST: &[Key] = &[
+    text("method"),
+    text("path"),
+    list("headers"),
+    text("body_kind"),
+    text("body"),
+    text("idempotency_header"),
+    text("key_encoding"),
+    integer("key_max_length"),
+];
+
+const RECEIPT: &[Key] = &[text("pointer"), text("header"), text("pattern")];
+
+const RULE: &[Key] = &[
+    text("name"),
+    text("status"),
+    text("header"),
+    text("pointer"),
+    text("equals"),
+    text("matches"),
+    text("outcome"),
 ];
 
 const FAULT: &[Key] = &[
@@ -154,6 +188,10 @@ const RETRY: &[Key] = &[
     text("max_elapsed"),
     text("retry_after_ceiling"),
 ];
+
+const CIRCUIT_BREAKER: &[Key] = &[integer("failures"), text("open"), text("max_open")];
+
+const RATE_LIMIT: &[Key] = &[integer("count"), text("period"), integer("burst")];
 
 const OPERATION: &[Key] = &[
     integer("version"),

@@ -18,10 +18,12 @@ mod contract;
 mod duration;
 mod faults;
 mod file;
+mod http;
 mod keys;
 mod layers;
 mod operations;
 mod problem;
+mod protection;
 mod read;
 mod receivers;
 mod retry;
@@ -105,7 +107,10 @@ impl Settings {
                 retry: receiver.retry.clone(),
                 timeout: receiver.timeout,
             };
-            (receiver.name.clone(), ReceiverRules { terms, identity: receiver.identity() })
+            let (identity, request_form) = (receiver.identity(), receiver.request_form());
+            let protection = receiver.protection;
+            let rules = ReceiverRules { terms, identity, request_form, protection };
+            (receiver.name.clone(), rules)
         });
         Rules {
             types: types.map(|kind| ((kind.name.clone(), kind.version), kind)).collect(),

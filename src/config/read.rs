@@ -19,6 +19,10 @@ pub(super) struct Reported;
 /// What to do where a key is missing that usually has a default.
 pub(super) const SET: &str = "set it";
 
+/// Where someone may have written a secret, though none belongs there: such values are
+/// never repeated.
+const SECRETIVE: &[&str] = &["auth", "base_url", "request", "headers", "body"];
+
 /// Why a value is refused.
 #[derive(Debug)]
 pub(super) struct Wrong {
@@ -96,6 +100,11 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Whether it lies in a table of this name, or is one.
+    fn is_within(&self, name: &str) -> bool {
+        self.path.split('.').any(|part| part == name)
+    }
+
     /// Its keys, in order.
     pub(super) fn keys(&self) -> Vec<String> {
         super::keys::sorted(self.values)
@@ -136,7 +145,8 @@ impl Reader {
             Err(wrong) => {
                 let path = join(&table.path, key) + &wrong.at;
                 let part = wrong.part.unwrap_or_else(|| show::toml(value));
-                let part = (!wrong.hidden).then_some(part);
+                let hidden = wrong.hidden || SECRETIVE.contains(&key) || table.is_within("auth");
+                let part = (!hidden).then_some(part);
                 self.problems.add(
                     origin(value),
                     &path,
@@ -239,7 +249,8 @@ impl Reader {
             Some(value) => origin(value),
             None => origin_of(table.values).or(table.origin),
         };
-        let shown = value.map(show::toml);
+        let hidden = SECRETIVE.contains(&key) || SECRETIVE.iter().any(|of| table.is_within(of));
+        let shown = value.filter(|_| !hidden).map(show::toml);
         self.problems.add(origin, &join(&table.path, key), shown.as_deref(), problem, remedy);
         Reported
     }

@@ -3,7 +3,7 @@
 use super::check::{Checked, boolean, choice, duration, integer, list, text};
 use super::duration::{hours, ms};
 use super::read::{Read, Reader, Reported, SET, Table, Wrong};
-use super::{contract, faults, retry};
+use super::{contract, faults, http, protection, retry};
 use crate::outbox::contract::Mode;
 use crate::receiver::{Kind, Settings, command, simulated};
 use ::config::{Value, ValueKind};
@@ -11,9 +11,14 @@ use std::path::PathBuf;
 
 const SIMULATED: &str = "simulated";
 const COMMAND: &str = "command";
-const KINDS: &[&str] = &[SIMULATED, COMMAND];
-const SIMULATED_KEYS: &[&str] = &["path", "behaviour", "faults"];
-const COMMAND_KEYS: &[&str] = &["program", "environment"];
+const HTTP: &str = "http";
+const KINDS: &[&str] = &[SIMULATED, COMMAND, HTTP];
+/// The keys that only one kind has.
+const OWN_KEYS: &[(&str, &[&str])] = &[
+    (SIMULATED, &["path", "behaviour", "faults"]),
+    (COMMAND, &["program", "environment"]),
+    (HTTP, http::KEYS),
+];
 
 /// Reads every receiver, in the order of their names.
 pub(super) fn read(reader: &mut Reader, root: &Table<'_>) -> Read<Vec<Settings>> {
@@ -34,6 +39,14 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
     let max_attempts = retry.as_ref().ok().map(|retry| retry.max_attempts);
     let can_look_up = kind.as_ref().map_or(true, Kind::can_look_up);
     let contract = contract::read(reader, &table, timeout.ok(), max_attempts, can_look_up);
+    let kind = kind.and_then(|kind| match kind {
+        Kind::Http(settings) => {
+            let settings = http::with_connect_timeout(reader, &table, *settings, timeout?)?;
+            Ok(Kind::Http(Box::new(settings)))
+        }
+        other => Ok(other),
+    });
+    let protection = protection::read(reader, &table);
     Ok(Settings {
         name: name.to_owned(),
         kind: kind?,
@@ -41,13 +54,14 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
         concurrency: usize::from(concurrency?),
         contract: contract?,
         retry: retry?,
+        protection: protection?,
     })
 }
 
 fn read_kind(reader: &mut Reader, table: &Table<'_>) -> Read<Kind> {
-    let remedy = "write kind = \"simulated\" or kind = \"command\" (a built-in receiver exists \
-                  only where the file defines none)";
-    let check = choice(KINDS, |kind| kind, &["http"]);
+    let remedy = "write kind = \"simulated\", kind = \"command\" or kind = \"http\" (a built-in \
+                  receiver exists only where the file defines none)";
+    let check = choice(KINDS, |kind| kind, &[]);
     let Ok(kind) = reader.required(table, "kind", remedy, check) else {
         // Which keys it needs depends on the kind; whether they can be read does not.
         reader.optional(table, "path", text).ok();
@@ -57,20 +71,16 @@ fn read_kind(reader: &mut Reader, table: &Table<'_>) -> Read<Kind> {
         reader.optional(table, "environment", list(variable)).ok();
         return Err(Reported);
     };
-    match kind {
-        SIMULATED => {
-            let others = reader.none_of(table, COMMAND_KEYS, "for kind = \"simulated\"");
-            let settings = read_simulated(reader, table);
-            others?;
-            Ok(Kind::Simulated(settings?))
-        }
-        _ => {
-            let others = reader.none_of(table, SIMULATED_KEYS, "for kind = \"command\"");
-            let settings = read_command(reader, table);
-            others?;
-            Ok(Kind::Command(settings?))
-        }
-    }
+    let others = OWN_KEYS.iter().filter(|(owner, _)| *owner != kind);
+    let others: Vec<&str> = others.flat_map(|(_, keys)| *keys).copied().collect();
+    let others = reader.none_of(table, &others, &format!("for kind = \"{kind}\""));
+    let read = match kind {
+        SIMULATED => read_simulated(reader, table).map(Kind::Simulated),
+        HTTP => http::read(reader, table).map(|settings| Kind::Http(Box::new(settings))),
+        _ => read_command(reader, table).map(Kind::Command),
+    };
+    others?;
+    read
 }
 
 fn read_simulated(reader: &mut Reader, table: &Table<'_>) -> Read<simulated::Settings> {
@@ -112,7 +122,7 @@ fn program(value: &Value) -> Checked<Vec<String>> {
 }
 
 /// The name of an environment variable.
-fn variable(value: &Value) -> Checked<String> {
+pub(super) fn variable(value: &Value) -> Checked<String> {
     let allowed = |text: &str| {
         !text.is_empty()
             && !text.starts_with(|first: char| first.is_ascii_digit())

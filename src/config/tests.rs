@@ -2,6 +2,7 @@
 
 mod defaults;
 mod files;
+mod http;
 mod layers;
 mod meaning;
 mod values;
@@ -93,7 +94,7 @@ fn crm(loaded: &Loaded) -> &crate::receiver::Settings {
 fn simulated_crm(loaded: &Loaded) -> &simulated::Settings {
     match &crm(loaded).kind {
         Kind::Simulated(settings) => settings,
-        Kind::Command(_) => panic!("not simulated"),
+        Kind::Command(_) | Kind::Http(_) => panic!("not simulated"),
     }
 }
 

@@ -267,6 +267,11 @@ impl Facts {
         }
     }
 
+    /// What has just ended cost its operation nothing: it was tried for others as well.
+    pub fn give_back(&mut self, spent: u32) {
+        self.spent = self.spent.saturating_sub(spent);
+    }
+
     /// The receiver has it. Its word takes the place of a person's; its first
     /// receipt stays, whichever answer told it. What is settled has not failed.
     pub(super) fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {
@@ -306,10 +311,13 @@ impl Facts {
                 }
             }
             Outcome::Rejected => self.answer = Answer::Rejected,
-            Outcome::Unauthorised => self.answer = Answer::Refused,
+            Outcome::Unauthorised { whole_receiver: false } => self.answer = Answer::Refused,
             Outcome::Unexpected => self.answer = Answer::Unexpected,
             Outcome::Conflict => self.answer = Answer::Conflict,
-            Outcome::Applied { .. } | Outcome::InProgress { .. } | Outcome::NotTaken { .. } => {}
+            Outcome::Applied { .. }
+            | Outcome::InProgress { .. }
+            | Outcome::NotTaken { .. }
+            | Outcome::Unauthorised { whole_receiver: true } => {}
         }
     }
 

@@ -30,9 +30,13 @@ pub mod payload;
 pub mod state;
 
 #[cfg(feature = "daemon")]
+pub mod breaker;
+#[cfg(feature = "daemon")]
 pub mod contract;
 #[cfg(feature = "daemon")]
 pub mod facts;
+#[cfg(feature = "daemon")]
+pub mod hold;
 #[cfg(feature = "daemon")]
 pub mod look_up;
 #[cfg(feature = "daemon")]
@@ -41,6 +45,8 @@ pub mod operation_type;
 pub mod outcome;
 #[cfg(feature = "daemon")]
 pub mod policy;
+#[cfg(feature = "daemon")]
+pub mod rate;
 #[cfg(feature = "daemon")]
 pub mod retry;
 #[cfg(feature = "daemon")]

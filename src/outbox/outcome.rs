@@ -41,8 +41,11 @@ pub enum Outcome {
     Rejected,
     /// The receiver holds other content under this key.
     Conflict,
-    /// The receiver refuses this operation for want of rights.
-    Unauthorised,
+    /// The receiver refuses for want of rights.
+    Unauthorised {
+        /// It refuses whoever we say we are, and so everything.
+        whole_receiver: bool,
+    },
     /// Handed over, and nobody can tell what became of it.
     Unknown,
     /// Our side failed before anything was handed over, in a way without a class.
@@ -194,7 +197,7 @@ impl Ending {
                 Outcome::InProgress { .. } => OutcomeKind::InProgress,
                 Outcome::Rejected => OutcomeKind::Rejected,
                 Outcome::Conflict => OutcomeKind::Conflict,
-                Outcome::Unauthorised => OutcomeKind::Unauthorised,
+                Outcome::Unauthorised { .. } => OutcomeKind::Unauthorised,
                 Outcome::Unknown => OutcomeKind::Unknown,
                 Outcome::Unexpected => OutcomeKind::Unexpected,
             },
@@ -222,7 +225,7 @@ impl Ending {
                 | Outcome::InProgress { .. }
                 | Outcome::Rejected
                 | Outcome::Conflict
-                | Outcome::Unauthorised
+                | Outcome::Unauthorised { .. }
                 | Outcome::Unexpected,
             ) => 0,
         }

@@ -5,7 +5,8 @@
 //! a fact is added, to settle or to schedule, and again at the claim, to act.
 //!
 //! Rows that need what this version does not have are absent: dependence and
-//! ordering (8a, and two gates), and the hold of a whole receiver.
+//! ordering (8a, and two gates). The last gate of all, the hold of a whole receiver,
+//! is in [`hold`](super::hold).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -110,6 +111,8 @@ text_enum! {
         Scheduled = "scheduled",
         /// The time of the next try has not come.
         BackingOff = "backing_off",
+        /// The whole receiver is held; see [`hold`](super::hold).
+        ReceiverHeld = "receiver_held",
     }
 }
 

@@ -71,7 +71,7 @@ impl Retry {
                 | Outcome::AlreadyExists { .. }
                 | Outcome::Rejected
                 | Outcome::Conflict
-                | Outcome::Unauthorised
+                | Outcome::Unauthorised { .. }
                 | Outcome::Unexpected
                 | Outcome::NotTaken { why: NotTakenWhy::Stale, not_before: None },
             ) => return None,
@@ -98,7 +98,7 @@ impl Retry {
     }
 
     /// The time that a receiver asked for, as far as it is believed.
-    fn capped(&self, asked: NotBefore, ended_at: Timestamp) -> Timestamp {
+    pub fn capped(&self, asked: NotBefore, ended_at: Timestamp) -> Timestamp {
         asked.at(ended_at).min(ended_at.plus(self.retry_after_ceiling))
     }
 

@@ -1,10 +1,12 @@
 //! Rules: the configured types and receivers, as far as the policy needs them.
 
+use super::breaker;
 use super::facts::{Facts, RequestFingerprint};
 use super::key::OperationKey;
 use super::operation_type::{OperationType, TypeError};
 use super::payload::{Fingerprint, Payload, read_object};
 use super::policy::{self, Next, Surroundings, Terms};
+use super::rate;
 use crate::clock::{Now, Timestamp};
 use crate::jitter::Seed;
 use std::collections::BTreeMap;
@@ -27,6 +29,19 @@ pub struct ReceiverRules {
     pub terms: Terms,
     /// What makes it the same account: the place that operations are sent to.
     pub identity: String,
+    /// What makes it the same request: how it is made from an operation, as configured.
+    pub request_form: String,
+    /// What protects it.
+    pub protection: Protection,
+}
+
+/// What protects a receiver as a whole. By default nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// When it is left alone because it is down.
+    pub breaker: Option<breaker::Settings>,
+    /// How many calls may begin in a time.
+    pub rate: Option<rate::Settings>,
 }
 
 /// What is stored of an operation and does not change once it is prepared.
@@ -171,6 +186,10 @@ fn prepare(text: &str, key: &OperationKey, kind: &OperationType) -> Result<Paylo
 fn request(receiver: &ReceiverRules, ready: &Ready) -> RequestFingerprint {
     let contract = &receiver.terms.contract;
     let account = if contract.same_account { "" } else { receiver.identity.as_str() };
-    let parts = [account, contract.mode.as_str(), ready.key.as_str(), ready.fingerprint.as_str()];
+    let mode = contract.mode.as_str();
+    let mut parts = vec![account, mode, ready.key.as_str(), ready.fingerprint.as_str()];
+    if !receiver.request_form.is_empty() {
+        parts.push(&receiver.request_form);
+    }
     RequestFingerprint(Fingerprint::of(&parts.join("\n")).as_str().to_owned())
 }

@@ -43,7 +43,7 @@
 
 mod answer;
 mod child;
-mod evidence;
+pub(super) mod evidence;
 #[cfg(test)]
 mod tests;
 

@@ -57,6 +57,8 @@ pub enum What {
     Conflict,
     /// 403.
     Unauthorised,
+    /// 401: whoever we say we are.
+    LockedOut,
     /// Accepted at once; the reply takes the delay.
     Slow(Duration),
     /// Accepted; the reply cannot be read.

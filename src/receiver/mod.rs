@@ -7,6 +7,7 @@
 
 pub mod command;
 pub mod fault;
+pub mod http;
 pub mod launcher;
 pub mod simulated;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::outbox::contract::Contract;
 use crate::outbox::look_up::LookUpReport;
 use crate::outbox::outcome::Report;
 use crate::outbox::retry::Retry;
+use crate::outbox::rules::Protection;
 use crate::process::ProcessGroup;
 use crate::store::{Attempt, AttemptId};
 use async_trait::async_trait;
@@ -75,6 +77,8 @@ pub struct Settings {
     pub contract: Contract,
     /// Delays and budget.
     pub retry: Retry,
+    /// What protects it as a whole.
+    pub protection: Protection,
 }
 
 /// The kinds of receiver, with what each needs.
@@ -84,6 +88,8 @@ pub enum Kind {
     Simulated(simulated::Settings),
     /// A program that is started for each attempt.
     Command(command::Settings),
+    /// A place that speaks HTTP.
+    Http(Box<http::Settings>),
 }
 
 impl Kind {
@@ -91,7 +97,7 @@ impl Kind {
     pub const fn can_look_up(&self) -> bool {
         match self {
             Self::Simulated(_) => true,
-            Self::Command(_) => false,
+            Self::Command(_) | Self::Http(_) => false,
         }
     }
 }
@@ -102,6 +108,15 @@ impl Settings {
         match &self.kind {
             Kind::Simulated(settings) => format!("simulated:{}", settings.path.display()),
             Kind::Command(settings) => format!("command:{}", settings.program.join("\u{1f}")),
+            Kind::Http(settings) => settings.identity(),
+        }
+    }
+
+    /// What its requests look like, as far as its configuration decides.
+    pub fn request_form(&self) -> String {
+        match &self.kind {
+            Kind::Simulated(_) | Kind::Command(_) => String::new(),
+            Kind::Http(settings) => settings.request.form(),
         }
     }
 
@@ -117,6 +132,9 @@ impl Settings {
             ),
             Kind::Command(settings) => {
                 Arc::new(command::Command::new(settings.clone(), self.name.clone()))
+            }
+            Kind::Http(settings) => {
+                Arc::new(http::Http::new(settings).map_err(|error| failed(error.into()))?)
             }
         })
     }

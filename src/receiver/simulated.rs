@@ -15,6 +15,7 @@
 //! | `reject` | nothing | rejected, `http_422` |
 //! | `conflict` | nothing | conflict, `http_409` |
 //! | `unauthorised` | nothing | unauthorised, `http_403` |
+//! | `locked_out` | nothing | unauthorised as a whole, `http_401` |
 //! | `slow` | as its mode says | its answer, after the delay |
 //! | `malformed` | as its mode says | unknown, `unreadable_reply` |
 //! | `crash_before` | nothing | this process is killed |
@@ -110,7 +111,8 @@ impl Simulated {
             What::ServerError => server_error(),
             What::Reject => answered(Outcome::Rejected, 422),
             What::Conflict => answered(Outcome::Conflict, 409),
-            What::Unauthorised => answered(Outcome::Unauthorised, 403),
+            What::Unauthorised => answered(Outcome::Unauthorised { whole_receiver: false }, 403),
+            What::LockedOut => answered(Outcome::Unauthorised { whole_receiver: true }, 401),
             What::Slow(delay) => {
                 let report = self.answer(request).await;
                 tokio::time::sleep(delay).await;
@@ -138,6 +140,7 @@ impl Simulated {
             }
             What::ServerError => refused(500, Finding::CannotTell { not_before: None }),
             What::Unauthorised => refused(403, Finding::CannotTell { not_before: None }),
+            What::LockedOut => refused(401, Finding::CannotTell { not_before: None }),
             What::Reject => refused(422, Finding::CannotTell { not_before: None }),
             What::Conflict => refused(409, Finding::CannotTell { not_before: None }),
             What::Unreachable => LookUpReport::cannot_tell("unreachable"),

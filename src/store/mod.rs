@@ -48,9 +48,10 @@ mod rows;
 pub mod sqlite;
 
 pub use attempt::{Attempt, AttemptId, Concluded};
-pub use rows::{AttemptRow, Filter, OperationRow, ReceiverCounts, Summary};
+pub use rows::{AttemptRow, Filter, HoldAct, OperationRow, ReceiverCounts, Summary};
 
 use crate::clock::{Now, SteadyMark, Steps, Timestamp};
+use crate::outbox::hold::Hold;
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::outcome::OutcomeKind;
@@ -105,6 +106,8 @@ pub struct Passed {
     pub next_due: Option<Timestamp>,
     /// More is due than fitted.
     pub more: bool,
+    /// The receivers that are held, of which nothing has begun.
+    pub held: Vec<Hold>,
 }
 
 /// A change that is worth a line in the log.
@@ -268,6 +271,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Does what a person asked, if the operation has not moved on.
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError>;
+
+    /// Holds receivers until somebody lets them go. What is under way ends as it may.
+    /// Returns the pauses in force, of which some may be older.
+    async fn pause(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError>;
+
+    /// Ends every hold of these receivers. Returns those that have ended.
+    async fn resume(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError>;
+
+    /// The holds in force, by receiver.
+    async fn holds(&self, now: Now) -> Result<Vec<Hold>, StoreError>;
 
     /// Makes the names of receivers and types known to the recording triggers,
     /// and releases what waited for its type or receiver to be configured.

@@ -2,6 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::outbox::facts::{AttemptKind, Facts};
+use crate::outbox::hold::Hold;
 use crate::outbox::outcome::OutcomeKind;
 use crate::outbox::rules::Recorded;
 use crate::outbox::state::{BlockReason, Effect, State};
@@ -113,6 +114,17 @@ pub struct AttemptRow {
     pub remote_id: Option<String>,
 }
 
+/// A person's act on receivers.
+#[derive(Clone, Debug)]
+pub struct HoldAct {
+    /// Their names.
+    pub receivers: Vec<String>,
+    /// Who acts.
+    pub who: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
 /// Which operations to list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -133,6 +145,8 @@ pub struct Filter {
 pub struct Summary {
     /// By receiver, in order of name.
     pub receivers: Vec<ReceiverCounts>,
+    /// The holds in force.
+    pub holds: Vec<Hold>,
 }
 
 /// Counts and ages of one receiver's operations.

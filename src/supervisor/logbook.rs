@@ -3,6 +3,7 @@
 use super::Counts;
 use super::repeats::{Counted, Repeat, Repeated, Repeats};
 use crate::clock::Steps;
+use crate::outbox::hold::Hold;
 use crate::outbox::key::OperationKey;
 use crate::outbox::look_up::Finding;
 use crate::outbox::outcome::{Ending, Outcome};
@@ -21,11 +22,13 @@ use tokio::time::Instant;
 pub struct Logbook {
     start: Instant,
     repeats: Repeats,
+    /// The holds that have been told.
+    pub(super) held: Vec<Hold>,
 }
 
 impl Default for Logbook {
     fn default() -> Self {
-        Self { start: Instant::now(), repeats: Repeats::default() }
+        Self { start: Instant::now(), repeats: Repeats::default(), held: Vec::new() }
     }
 }
 
@@ -46,7 +49,7 @@ impl Logbook {
     }
 
     /// Whether to write this one. Whoever asks for debug records gets all of them.
-    fn in_full(&mut self, repeat: Repeat<'_>) -> bool {
+    pub(super) fn in_full(&mut self, repeat: Repeat<'_>) -> bool {
         tracing::enabled!(tracing::Level::DEBUG)
             || self.repeats.in_full(repeat, self.start.elapsed())
     }

@@ -7,6 +7,7 @@
 
 mod call;
 mod drain;
+mod held;
 mod logbook;
 mod parts;
 mod reconcile;
@@ -176,6 +177,7 @@ impl Supervisor {
             more: passed.more,
         };
         progress.settled -= self.saved(&passed.events).min(progress.settled);
+        self.logbook.holds(&passed.held);
         for attempt in passed.begun {
             self.begin(attempt, decided);
         }

@@ -29,6 +29,10 @@ text_enum! {
         Mismatch = "receipt_mismatch",
         /// Taken back, and the receiver has it all the same.
         AfterWithdrawal = "effect_after_withdrawal",
+        /// Nothing more is begun at a receiver.
+        Held = "receiver_held",
+        /// It may be called again.
+        Released = "receiver_released",
         /// An answer without a receipt for an attempt that had ended.
         Fenced = "outcome_fenced",
         /// The database is waited for at the start.
@@ -51,8 +55,8 @@ impl Repeated {
     /// The level of its records, and of the line that counts them.
     pub(super) const fn level(self) -> tracing::Level {
         match self {
-            Self::Sent | Self::Ended | Self::Recovered => tracing::Level::INFO,
-            Self::Blocked | Self::Capped | Self::Fenced => tracing::Level::WARN,
+            Self::Sent | Self::Ended | Self::Released | Self::Recovered => tracing::Level::INFO,
+            Self::Blocked | Self::Capped | Self::Held | Self::Fenced => tracing::Level::WARN,
             Self::Unavailable | Self::Trouble | Self::ClockFault => tracing::Level::WARN,
             Self::Mismatch | Self::AfterWithdrawal => tracing::Level::ERROR,
         }

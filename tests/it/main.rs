@@ -7,6 +7,7 @@ mod clocks;
 mod command;
 mod locks;
 mod order;
+mod protection;
 mod store_contract;
 mod support;
 mod tutorial;

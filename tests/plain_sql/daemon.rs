@@ -7,7 +7,7 @@ use handoff::outbox::contract::Contract;
 use handoff::outbox::operation_type::{OperationType, Schema};
 use handoff::outbox::policy::Terms;
 use handoff::outbox::retry::{Delays, Retry};
-use handoff::outbox::rules::{ReceiverRules, Rules};
+use handoff::outbox::rules::{Protection, ReceiverRules, Rules};
 use handoff::outbox::state::{BlockReason, Effect, State};
 use handoff::store::sqlite::{Access, Sqlite};
 use handoff::store::{Pass, Settings, Slots, Store};
@@ -35,7 +35,12 @@ fn rules() -> Arc<Rules> {
         retry_after_ceiling: second,
     };
     let terms = Terms { contract: Contract::none(), retry, timeout: second };
-    let receiver = ReceiverRules { terms, identity: "crm".to_owned() };
+    let receiver = ReceiverRules {
+        terms,
+        identity: "crm".to_owned(),
+        request_form: String::new(),
+        protection: Protection::default(),
+    };
     Arc::new(Rules {
         types: BTreeMap::from([((kind.name.clone(), 1), kind)]),
         receivers: BTreeMap::from([("crm".to_owned(), receiver)]),

@@ -62,7 +62,7 @@ impl Delivery {
             | Outcome::NotTaken { .. }
             | Outcome::Rejected
             | Outcome::Conflict
-            | Outcome::Unauthorised
+            | Outcome::Unauthorised { .. }
             | Outcome::Unexpected => false,
         }
     }
@@ -134,7 +134,8 @@ fn answer_of(ending: &Ending) -> Option<Answer> {
     match outcome {
         Outcome::AlreadyExists { .. } => Some(Answer::Exists),
         Outcome::Rejected => Some(Answer::Rejected),
-        Outcome::Unauthorised => Some(Answer::Refused),
+        Outcome::Unauthorised { whole_receiver: false } => Some(Answer::Refused),
+        Outcome::Unauthorised { whole_receiver: true } => None,
         Outcome::Unexpected => Some(Answer::Unexpected),
         Outcome::Conflict => Some(Answer::Conflict),
         Outcome::Applied { .. }

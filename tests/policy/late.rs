@@ -116,7 +116,12 @@ fn an_end_without_an_answer_takes_none_of_another_delivery_away() {
 
 #[test]
 fn an_exists_that_proves_stays_a_success_whatever_another_delivery_answers_later() {
-    let later = [Outcome::Rejected, Outcome::Conflict, Outcome::Unauthorised, Outcome::Unknown];
+    let later = [
+        Outcome::Rejected,
+        Outcome::Conflict,
+        Outcome::Unauthorised { whole_receiver: false },
+        Outcome::Unknown,
+    ];
     for late in later {
         let mut story = story(exists_proves(), [INTERRUPTED, exists(Some("8"))]);
         assert_eq!(story.step(), Step::Sent);

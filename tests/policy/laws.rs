@@ -279,6 +279,7 @@ fn only_an_attempt_under_way_or_a_missing_configuration_has_it_wait_without_a_ti
             Gate::InFlight => case.facts.open.is_some(),
             Gate::NotConfigured => !case.around.configured,
             Gate::Settling | Gate::Scheduled | Gate::BackingOff => false,
+            Gate::ReceiverHeld => panic!("the table knows of no receiver that is held: {case:?}"),
         };
         assert_eq!(until.is_none(), untimed, "{case:?}");
         true

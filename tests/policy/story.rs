@@ -164,7 +164,7 @@ fn outcomes(number: u32) -> impl Iterator<Item = Outcome> {
         Outcome::InProgress { not_before: None },
         Outcome::Rejected,
         Outcome::Conflict,
-        Outcome::Unauthorised,
+        Outcome::Unauthorised { whole_receiver: false },
         Outcome::Unknown,
         Outcome::Unexpected,
     ]

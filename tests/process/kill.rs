@@ -98,6 +98,7 @@ fn configuration() -> String {
             text,
             "[receivers.{name}]\nkind = \"simulated\"\npath = \"{name}.db\"\ntimeout = \"30s\"\n\
              behaviour = {behaviour}\nfaults = {FAULTS}\n\
+             circuit_breaker = {{ open = \"20ms\", max_open = \"80ms\" }}\n\
              [receivers.{name}.contract]\n{contract}\n\
              [receivers.{name}.retry]\ninitial = \"5ms\"\nmax_interval = \"40ms\"\n\
              max_attempts = 10000\n\

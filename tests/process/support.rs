@@ -63,7 +63,8 @@ impl Crm<'_> {
         let Self { faults, contract, retry, timeout } = self;
         format!(
             "[receivers.crm]\nkind = \"simulated\"\npath = \"crm.db\"\ntimeout = \"{timeout}\"\n\
-             faults = {faults}\n[receivers.crm.contract]\n{contract}\n\
+             faults = {faults}\ncircuit_breaker = {{ failures = 0 }}\n\
+             [receivers.crm.contract]\n{contract}\n\
              [receivers.crm.retry]\n{retry}\n"
         )
     }

@@ -175,7 +175,7 @@ fn refusal(no: No, wall: Timestamp, chance: &mut Chance) -> Report {
         No::Unavailable => Outcome::NotTaken { why: NotTakenWhy::Unavailable, not_before },
         No::Throttled => Outcome::NotTaken { why: NotTakenWhy::Throttled, not_before },
         No::Rejected => Outcome::Rejected,
-        No::Unauthorised => Outcome::Unauthorised,
+        No::Unauthorised => Outcome::Unauthorised { whole_receiver: false },
         No::Conflict => Outcome::Conflict,
         No::Unexpected => Outcome::Unexpected,
         No::InProgress => Outcome::InProgress { not_before },

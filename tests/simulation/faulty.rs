@@ -4,12 +4,13 @@
 use crate::ground::Site;
 use async_trait::async_trait;
 use handoff::clock::{Now, SteadyMark, Steps};
+use handoff::outbox::hold::Hold;
 use handoff::outbox::rules::Rules;
 use handoff::outbox::verbs::Deed;
 use handoff::process::ProcessGroup;
 use handoff::rusqlite::{self, ffi};
 use handoff::store::{
-    Act, Acted, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
+    Act, Acted, AttemptId, AttemptRow, Event, Filter, HoldAct, Mirror, OperationRow, Pass, Passed,
     Recovered, Store, StoreError, Summary, Upkeep,
 };
 use handoff::{Operation, OperationKey, RecordError, Recorded};
@@ -244,6 +245,7 @@ impl Store for Faulty {
         now: Now,
     ) -> Result<Recovered, StoreError> {
         let recover = async {
+            crate::laws::rows::check_ends(&mut self.site.look());
             let early = self.site.look().set_forward_unseen();
             let recovered = self.store.recover(rules, mark, now).await?;
             self.site.look().clamp(early);
@@ -270,6 +272,7 @@ impl Store for Faulty {
         now: Now,
     ) -> Result<Steps, StoreError> {
         let mind = async {
+            crate::laws::rows::check_ends(&mut self.site.look());
             let steps = self.store.mind_steps(rules, mark, now).await?;
             let mut ground = self.site.look();
             if steps.wall != 0 {
@@ -306,6 +309,18 @@ impl Store for Faulty {
 
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError> {
         self.write("the verb", self.store.act(rules, act, now)).await
+    }
+
+    async fn pause(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.write("the pause", self.store.pause(act, now)).await
+    }
+
+    async fn resume(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.write("the end of holds", self.store.resume(act, now)).await
+    }
+
+    async fn holds(&self, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.store.holds(now).await
     }
 
     async fn mirror(&self, rules: &Arc<Rules>, how: Mirror) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use handoff::outbox::contract::{Contract, Exists, Window};
 use handoff::outbox::operation_type::{OperationType, Schema};
 use handoff::outbox::policy::Terms;
 use handoff::outbox::retry::{Delays, Retry};
-use handoff::outbox::rules::{ReceiverRules, Rules};
+use handoff::outbox::rules::{Protection, ReceiverRules, Rules};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -205,7 +205,9 @@ pub(crate) fn rules(lanes: &[Lane], seed: u64) -> Rules {
             timeout: millis(lane.timeout),
         };
         let identity = lane.identity.clone();
-        rules.receivers.insert(lane.name().to_owned(), ReceiverRules { terms, identity });
+        let (request_form, protection) = (String::new(), Protection::default());
+        let receiver = ReceiverRules { terms, identity, request_form, protection };
+        rules.receivers.insert(lane.name().to_owned(), receiver);
     }
     rules
 }

@@ -144,14 +144,15 @@ fn run(seed: u64) -> Run {
     }
 }
 
+/// Whose time goes on only when it is told to.
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
 /// A world, its moves, and its quiet end.
 fn moves_and_end(seed: u64, ground: &OnceLock<Site>) -> Run {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let mut world = World::new(seed).await;
         ground.set(world.site.clone()).ok();
         for _ in 0..MOVES {
@@ -228,6 +229,26 @@ fn what_always_holds_holds_in_every_interleaving() {
     println!("{many} runs from seed {first}: {stats:#?}");
     let missed: Vec<_> = MET.iter().filter(|what| !stats.contains_key(**what)).collect();
     assert!(missed.is_empty() || many < ROUNDS * RUNS_OF_A_ROUND, "never met: {missed:?}");
+}
+
+/// A stop makes several passes before anybody looks, and a clock may be set between.
+#[test]
+fn what_was_settled_before_a_step_of_a_clock_is_read_as_it_was_stamped() {
+    runtime().block_on(async {
+        let mut world = World::new(0).await;
+        let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
+        while rows::number(&world.site.look().db, sent) == 0 {
+            world.record().await;
+            world.check().await;
+            world.step().await;
+            answers::heal(&mut world.site.look());
+            world::settle().await;
+            world.step().await;
+        }
+        world.site.look().times.set_wall(3 * 3_600_000);
+        world.step().await;
+        world.check().await;
+    });
 }
 
 #[test]

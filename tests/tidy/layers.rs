@@ -21,6 +21,7 @@ const LAYERS: &[(&str, May)] = &[
     ("clock", May::NameOnly(&[])),
     ("jitter", May::NameOnly(&[])),
     ("text_enum", May::NameOnly(&[])),
+    ("scripted", May::NameOnly(&[])),
     ("process", May::NameOnly(&["clock"])),
     ("outbox", May::NameOnly(&["clock", "jitter", "text_enum"])),
     ("schema", May::NameOnly(&["clock", "outbox"])),

@@ -23,6 +23,8 @@ fn the_defaults_are_those_of_the_documentation() {
     assert_eq!(crm.retry.delays, delays);
     assert_eq!((crm.retry.max_attempts, crm.retry.max_elapsed), (12, DAY));
     assert_eq!(crm.retry.retry_after_ceiling, DAY);
+    let breaker = crm.protection.breaker.map(|it| (it.failures, it.open, it.max_open));
+    assert_eq!(breaker, Some((5, 10 * SECOND, 300 * SECOND)));
     assert_eq!(simulated_crm(&loaded).path, Path::new("handoff-data/simulated-crm.db"));
     let [kind] = settings.operations.as_slice() else { panic!("one type") };
     assert_eq!(
@@ -132,6 +134,9 @@ fn every_leaf_in_effect_is_shown_once_and_always_in_the_same_order() {
         "receivers.out.contract.settle_delay",
         "receivers.out.contract.same_account",
         "receivers.out.contract.verified",
+        "receivers.out.circuit_breaker.failures",
+        "receivers.out.circuit_breaker.open",
+        "receivers.out.circuit_breaker.max_open",
         "receivers.out.retry.initial",
         "receivers.out.retry.multiplier",
         "receivers.out.retry.max_interval",

@@ -70,7 +70,7 @@ fn load_set_in_file(key: &str, value: &str) -> Result<Loaded, ConfigError> {
 #[test]
 fn all_problems_are_told_at_once() {
     let file = "namespace = \"X\"\nsurprise = 1\n[worker]\nlease = \"1m\"\npoll_interval = 5\n\
-                [receivers.crm]\nkind = \"http\"\nconcurrency = 0\n\
+                [receivers.crm]\nkind = \"ftp\"\nconcurrency = 0\n\
                 [receivers.crm.retry]\nmultiplier = 0\n[operations.a]\nreceiver = \"b\"\n";
     let error = load_all(Some(file), &[("HANDOFF_NOPE", "1")], &["log.level=loud"]).unwrap_err();
     let mut paths: Vec<&str> = error.problems.iter().map(|problem| problem.path.as_str()).collect();

@@ -34,12 +34,7 @@ fn each_wrong_value_is_refused_with_its_path_and_what_is_allowed() {
 #[test]
 fn each_wrong_value_of_a_receiver_is_refused() {
     refuses_each(&[
-        (
-            "receivers.crm.kind",
-            "\"http\"",
-            "not in this version; choose \"simulated\" or \"command\"",
-        ),
-        ("receivers.crm.kind", "\"crm\"", "\"simulated\" or \"command\""),
+        ("receivers.crm.kind", "\"crm\"", "\"simulated\" or \"command\" or \"http\""),
         ("receivers.crm.timeout", "\"2h\"", "from 1ms to 1h"),
         ("receivers.crm.concurrency", "1.0", "from 1 to 1024"),
         ("receivers.crm.concurrency", "\"30\"", "from 1 to 1024"),

@@ -11,7 +11,8 @@ const HIDDEN_BYTES_MIN: usize = 4;
 ///
 /// Only as they stand there: a program that encodes a value before it prints
 /// it gives it away.
-pub(super) struct Mask {
+#[derive(Clone)]
+pub(in crate::receiver) struct Mask {
     /// What is shown instead, and the value; longest first.
     values: Vec<(String, String)>,
     longest: usize,
@@ -30,8 +31,19 @@ impl Mask {
         Self { values, longest }
     }
 
+    /// Hides secrets that have no name.
+    pub(in crate::receiver) fn of_secrets<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
+        let secret = |secret: &str| (OsString::from("secret"), OsString::from(secret));
+        Self::of(&secrets.map(secret).collect::<Vec<_>>())
+    }
+
+    /// Whether there is something to hide in a text.
+    pub(in crate::receiver) fn hides(&self, text: &str) -> bool {
+        self.values.iter().any(|(_, value)| text.contains(value))
+    }
+
     /// A text without secrets and control characters.
-    pub(super) fn show(&self, text: &str) -> String {
+    pub(in crate::receiver) fn show(&self, text: &str) -> String {
         escape(&self.hide(text))
     }
 
@@ -77,6 +89,12 @@ fn escape(text: &str) -> String {
         }
     }
     shown
+}
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.values.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 #[cfg(test)]

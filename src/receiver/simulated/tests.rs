@@ -98,7 +98,13 @@ async fn faults_before_acceptance_have_no_effect() {
         ),
         (What::Reject, Outcome::Rejected, "http_422", Some(422)),
         (What::Conflict, Outcome::Conflict, "http_409", Some(409)),
-        (What::Unauthorised, Outcome::Unauthorised, "http_403", Some(403)),
+        (
+            What::Unauthorised,
+            Outcome::Unauthorised { whole_receiver: false },
+            "http_403",
+            Some(403),
+        ),
+        (What::LockedOut, Outcome::Unauthorised { whole_receiver: true }, "http_401", Some(401)),
     ];
     for (what, outcome, code, status) in cases {
         let place = Place::new();

@@ -52,7 +52,7 @@ pub(super) fn act(
             at: now.wall,
             who: &act.who,
             verb: act.deed.verb().as_str(),
-            operation_key: &act.key,
+            operation_key: Some(&act.key),
             reason: act.reason.as_deref(),
             before: &before,
             after: &audit::after(&loaded.row, &act.deed),

@@ -16,7 +16,8 @@ pub(super) struct Entry<'a> {
     pub(super) at: Timestamp,
     pub(super) who: &'a str,
     pub(super) verb: &'a str,
-    pub(super) operation_key: &'a str,
+    /// `None` if it was done to a receiver.
+    pub(super) operation_key: Option<&'a str>,
     pub(super) reason: Option<&'a str>,
     pub(super) before: &'a str,
     pub(super) after: &'a str,

@@ -3,8 +3,10 @@
 use super::operation::{self, COLUMNS, TABLES};
 use super::update::{Change, Update};
 use super::versions::Versions;
+use super::{breakers, holds, rates};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::AttemptKind;
+use crate::outbox::hold::{self, Hold};
 use crate::outbox::key::OperationKey;
 use crate::outbox::policy::{Gate, Next, Row, Step, Terms, next};
 use crate::outbox::rules::{Judged, Ready, Rules};
@@ -26,15 +28,40 @@ pub(super) struct Claimed {
     pub(super) events: Vec<Event>,
     pub(super) next_due: Option<Timestamp>,
     pub(super) more: bool,
+    pub(super) held: Vec<Hold>,
 }
 
-/// Whether anything is due at a receiver with room. Reads only.
-pub(super) fn anything_due(
+/// What a claim would find.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Something is due.
+    pub(super) due: bool,
+    /// When something will be, if nothing is.
+    pub(super) next_due: Option<Timestamp>,
+    pub(super) held: Vec<Hold>,
+}
+
+/// Looks whether a claim is worth its write lock. Reads only.
+pub(super) fn look(
     db: &Connection,
+    rules: &Rules,
     slots: &BTreeMap<String, Slots>,
     now: Now,
+) -> Result<Seen, rusqlite::Error> {
+    let held = holds::in_force(db, now)?;
+    let room = rates::limit(db, rules, holds::not_held(slots, &held, now), now)?;
+    let due = anything_due(db, &room.open, now)?;
+    let next_due = if due { None } else { next_due(db, slots, (&held, &room.later), now)? };
+    Ok(Seen { due, next_due, held })
+}
+
+/// Whether anything is due at one of these receivers.
+fn anything_due(
+    db: &Connection,
+    open: &BTreeMap<String, Slots>,
+    now: Now,
 ) -> Result<bool, rusqlite::Error> {
-    for (receiver, room) in slots {
+    for (receiver, room) in open {
         for suspect in kinds(*room) {
             if let Some(due) = first_due(db, receiver, suspect, i64::MIN)?
                 && due <= now.wall
@@ -54,17 +81,26 @@ pub(super) fn claim(
     instance: &Arc<str>,
     now: Now,
 ) -> Result<Claimed, rusqlite::Error> {
+    let held = holds::in_force(db, now)?;
     let mut claim = Claim::prepare(db, rules, instance, now)?;
-    for (receiver, room) in slots {
-        let mut free = room.free;
+    let room = rates::limit(db, rules, holds::not_held(slots, &held, now), now)?;
+    for (receiver, room) in &room.open {
+        let (mut free, before) = (room.free, claim.claimed.begun.len());
         // A suspect goes first, alone: it has waited for a restart.
         for suspect in kinds(*room) {
             let limit = if suspect { free.min(1) } else { free };
             free -= claim.fill(receiver, suspect, limit)?;
         }
+        let begun = claim.claimed.begun.len() - before;
+        if begun > 0 {
+            claim.mind_probe(receiver)?;
+            rates::pay(db, rules, receiver, begun, now)?;
+        }
     }
     let mut claimed = claim.claimed;
-    claimed.next_due = next_due(db, slots, now)?;
+    let room = rates::limit(db, rules, holds::not_held(slots, &held, now), now)?;
+    claimed.next_due = next_due(db, slots, (&held, &room.later), now)?;
+    claimed.held = held;
     Ok(claimed)
 }
 
@@ -143,6 +179,16 @@ impl<'c> Claim<'c> {
             }
         }
         Ok(filled)
+    }
+
+    /// Begins no other probe of the receiver while this one is under way.
+    fn mind_probe(&self, receiver: &str) -> Result<(), rusqlite::Error> {
+        let breaker = breakers::by_name(self.db, receiver)?;
+        if breaker.wants_a_probe(self.now) {
+            let timeout = self.rules.terms(receiver).timeout;
+            breakers::write(self.db, receiver, breaker.probed(self.now, timeout))?;
+        }
+        Ok(())
     }
 
     /// Does what follows from an operation's facts. Says whether an attempt has begun.
@@ -271,16 +317,28 @@ fn due(
     rows.collect()
 }
 
-/// When the next operation of a receiver with room falls due.
-pub(super) fn next_due(
+/// When the next operation of a receiver with room falls due and may begin.
+fn next_due(
     db: &Connection,
     slots: &BTreeMap<String, Slots>,
+    (held, later): (&[Hold], &BTreeMap<String, Timestamp>),
     now: Now,
 ) -> Result<Option<Timestamp>, rusqlite::Error> {
     let mut earliest: Option<Timestamp> = None;
     for (receiver, room) in slots {
+        let (after, opens) = match hold::last(held, receiver, now.wall).map(|hold| hold.until) {
+            None => match later.get(receiver) {
+                None => (now.wall.as_millis(), None),
+                // Nor does it begin before there is room.
+                Some(again) => (i64::MIN, Some(*again)),
+            },
+            // What has fallen due begins when the hold ends.
+            Some(Some(until)) => (i64::MIN, Some(until)),
+            Some(None) => continue,
+        };
         for suspect in kinds(*room) {
-            let due = first_due(db, receiver, suspect, now.wall.as_millis())?;
+            let due = first_due(db, receiver, suspect, after)?;
+            let due = due.map(|due| opens.map_or(due, |opens| due.max(opens)));
             earliest = [earliest, due].into_iter().flatten().min();
         }
     }

@@ -1,7 +1,8 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
+use super::breakers::Breakers;
 use super::update::{Change, Update};
-use super::{meta, operation};
+use super::{holds, meta, operation};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::{AttemptKind, Ended, Possible, RequestFingerprint};
 use crate::outbox::look_up::{Finding, LookedUp};
@@ -55,8 +56,16 @@ struct Open {
 /// What the end of an attempt has added.
 struct Added {
     event: Event,
+    cost: Cost,
+}
+
+/// What an end is worth to its operation.
+#[derive(Clone, Copy)]
+struct Cost {
     /// It is no absence, or one that counts.
     counts: bool,
+    /// What it takes from the budget.
+    spent: u32,
 }
 
 /// The code of an absence that proves nothing: looked for too early, or elsewhere.
@@ -68,6 +77,7 @@ pub(super) struct Saving<'c> {
     rules: &'c Rules,
     update: Update<'c>,
     close: CachedStatement<'c>,
+    breakers: Breakers,
 }
 
 impl<'c> Saving<'c> {
@@ -80,7 +90,8 @@ impl<'c> Saving<'c> {
              WHERE operation_key = ?1 AND number = ?2 AND instance = ?3
                AND (?16 OR outcome IS NULL)",
         )?;
-        Ok(Self { db, rules, update: Update::prepare(db)?, close })
+        let (update, breakers) = (Update::prepare(db)?, Breakers::default());
+        Ok(Self { db, rules, update, close, breakers })
     }
 
     /// Saves an end, unless the attempt is not ours or has ended for good.
@@ -101,8 +112,11 @@ impl<'c> Saving<'c> {
         }
         let Some(mut loaded) = operation::by_key(self.db, &end.id.key)? else { return Ok(None) };
         let added = self.add_to_facts(end, &attempt, &mut loaded)?;
-        let counts = added.as_ref().is_none_or(|added| added.counts);
-        self.close(end, &attempt, loaded.row.facts.version, counts)?;
+        let cost = match &added {
+            Some(added) => added.cost,
+            None => Cost { counts: true, spent: spends(end, &attempt) },
+        };
+        self.close(end, &attempt, loaded.row.facts.version, cost)?;
         Ok(added.map(|added| added.event))
     }
 
@@ -131,14 +145,14 @@ impl<'c> Saving<'c> {
         let Some(added) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
             return self.save(&end);
         };
-        match self.close(&end, &attempt, loaded.row.facts.version, added.counts)? {
+        match self.close(&end, &attempt, loaded.row.facts.version, added.cost)? {
             1 => Ok(Some(added.event)),
             none => Err(rusqlite::Error::StatementChangedRows(none)),
         }
     }
 
     /// Adds the end to the facts and writes what follows, if the stored row is still
-    /// the one in memory.
+    /// the one in memory. Returns also what the end has cost.
     fn add_to_facts(
         &mut self,
         end: &End<'_>,
@@ -151,10 +165,9 @@ impl<'c> Saving<'c> {
         let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
         let capped =
             asked(end.ending).is_some_and(|asked| terms.retry.bites(asked, end.ended.wall));
-        let counts = match attempt.kind {
+        let cost = match attempt.kind {
             AttemptKind::Deliver => {
-                self.delivery_ends(end, attempt, row)?;
-                true
+                Cost { counts: true, spent: self.delivery_ends(end, attempt, row)? }
             }
             AttemptKind::LookUp => {
                 let looked_up = LookedUp {
@@ -164,7 +177,9 @@ impl<'c> Saving<'c> {
                     request: &attempt.request,
                     ending: end.ending,
                 };
-                row.facts.look_up_ends(&looked_up, terms, self.rules.seed, &row.operation_key)
+                let (seed, key) = (self.rules.seed, &row.operation_key);
+                let counts = row.facts.look_up_ends(&looked_up, terms, seed, key);
+                Cost { counts, spent: spends(end, attempt) }
             }
         };
         let (follows, judged) = self.rules.follow(&row.facts, &row.recorded, end.ended);
@@ -178,6 +193,12 @@ impl<'c> Saving<'c> {
         };
         if !self.update.write(loaded, change)? {
             return Ok(None);
+        }
+        if attempt.outcome.is_none() {
+            let span = (attempt.started, end.ended);
+            let receiver = &loaded.row.receiver;
+            self.breakers.hear(self.db, self.rules, receiver, end.ending, span)?;
+            holds::hear(self.db, receiver, &terms.retry, end.ending, end.ended)?;
         }
         let sent = loaded.row.state == State::Sent;
         let named_id = named_id(end.ending);
@@ -194,16 +215,32 @@ impl<'c> Saving<'c> {
             after_withdrawal: sent && was_withdrawn,
             retry_after_capped: capped,
         };
-        Ok(Some(Added { event, counts }))
+        Ok(Some(Added { event, cost }))
     }
 
-    /// A delivery's end becomes a fact.
+    /// What this end costs its operation. A probe was tried for all others as well:
+    /// that the receiver did not take it costs nothing.
+    fn spent(
+        &mut self,
+        end: &End<'_>,
+        attempt: &Open,
+        receiver: &str,
+    ) -> Result<u32, rusqlite::Error> {
+        let is_in_vain = matches!(end.ending, Ending::Outcome(Outcome::NotTaken { .. }));
+        let started = attempt.started;
+        if is_in_vain && self.breakers.is_probe(self.db, self.rules, receiver, started)? {
+            return Ok(0);
+        }
+        Ok(end.ending.spends())
+    }
+
+    /// A delivery's end becomes a fact. Returns what it costs.
     fn delivery_ends(
-        &self,
+        &mut self,
         end: &End<'_>,
         attempt: &Open,
         row: &mut OperationRow,
-    ) -> Result<(), rusqlite::Error> {
+    ) -> Result<u32, rusqlite::Error> {
         let terms = self.rules.terms(&row.receiver);
         let has_others = row.facts.has_others(attempt.outcome);
         let resolved = if has_others || attempt.outcome.is_some() {
@@ -214,7 +251,7 @@ impl<'c> Saving<'c> {
         };
         if attempt.begun <= resolved {
             row.facts.resolved_delivery_ends(end.ending, &terms.contract);
-            return Ok(());
+            return Ok(spends(end, attempt));
         }
         let others = if has_others { others(self.db, end.id, resolved)? } else { None };
         let (tries, key) = (row.facts.tries, row.operation_key.as_str());
@@ -230,7 +267,9 @@ impl<'c> Saving<'c> {
             not_before,
         };
         row.facts.delivery_ends(&ended, others, &terms.contract);
-        Ok(())
+        let spent = self.spent(end, attempt, &row.receiver)?;
+        row.facts.give_back(end.ending.spends().saturating_sub(spent));
+        Ok(spent)
     }
 
     /// Ends the attempt, whether or not it has ended before. Returns how many did.
@@ -239,13 +278,13 @@ impl<'c> Saving<'c> {
         end: &End<'_>,
         attempt: &Open,
         version: u64,
-        counts: bool,
+        cost: Cost,
     ) -> Result<usize, rusqlite::Error> {
         let delivers = attempt.kind == AttemptKind::Deliver;
         let alone = delivers && matches!(end.ending, Ending::Interrupted { alone: true });
-        let spent = if delivers { end.ending.spends() } else { 0 };
         let seen = end.seen;
-        let ignored = (end.ending.kind() == OutcomeKind::Absent && !counts).then_some(NOT_COUNTED);
+        let ignored =
+            (end.ending.kind() == OutcomeKind::Absent && !cost.counts).then_some(NOT_COUNTED);
         self.close.execute(params![
             end.id.key,
             end.id.number,
@@ -259,11 +298,19 @@ impl<'c> Saving<'c> {
             end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
             seen.and_then(|seen| seen.evidence.as_deref()),
             named_id(end.ending),
-            spent,
+            cost.spent,
             alone,
             i64::try_from(version).unwrap_or(i64::MAX),
             attempt.outcome.is_some(),
         ])
+    }
+}
+
+/// What such an end costs: a look-up costs nothing.
+fn spends(end: &End<'_>, attempt: &Open) -> u32 {
+    match attempt.kind {
+        AttemptKind::Deliver => end.ending.spends(),
+        AttemptKind::LookUp => 0,
     }
 }
 

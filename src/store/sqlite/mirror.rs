@@ -1,5 +1,6 @@
 //! The configured names, made known to the recording triggers.
 
+use super::{breakers, holds};
 use crate::outbox::rules::Rules;
 use crate::store::Mirror;
 use rusqlite::{Connection, params};
@@ -39,6 +40,10 @@ pub(super) fn mirror(db: &Connection, rules: &Rules, how: Mirror) -> Result<(), 
                 params![name, version, plain],
             )?;
         }
+    }
+    breakers::forget_others(db, rules)?;
+    if how == Mirror::Replace {
+        holds::lift_suspensions(db)?;
     }
     release(db)
 }

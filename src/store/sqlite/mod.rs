@@ -6,15 +6,18 @@
 
 mod act;
 mod audit;
+mod breakers;
 mod claim;
 mod conclude;
 mod connection;
+mod holds;
 mod lock;
 mod meta;
 mod mirror;
 mod neighbours;
 mod operation;
 mod place;
+mod rates;
 mod read;
 mod recover;
 mod steps;
@@ -27,10 +30,11 @@ pub use lock::DaemonLock;
 pub use place::{folder_of, path_of};
 
 use super::{
-    Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, Mirror, OperationRow, Pass, Passed,
-    Recovered, Settings, Store, StoreError, Summary, Upkeep,
+    Act, Acted, Attempt, AttemptId, AttemptRow, Event, Filter, HoldAct, Mirror, OperationRow, Pass,
+    Passed, Recovered, Settings, Store, StoreError, Summary, Upkeep,
 };
 use crate::clock::{Now, SteadyMark, Steps};
+use crate::outbox::hold::Hold;
 use crate::outbox::key::OperationKey;
 use crate::outbox::operation::Operation;
 use crate::outbox::payload::Payload;
@@ -141,10 +145,10 @@ impl Store for Sqlite {
         let mut passed = Passed::default();
         if pass.concluded.is_empty() {
             // Look before taking the write lock: most wake-ups find nothing.
-            let slots = pass.slots.clone();
-            if !self.read(move |db| claim::anything_due(db, &slots, now)).await? {
-                let slots = pass.slots;
-                passed.next_due = self.read(move |db| claim::next_due(db, &slots, now)).await?;
+            let (rules, slots) = (Arc::clone(rules), pass.slots.clone());
+            let seen = self.read(move |db| claim::look(db, &rules, &slots, now)).await?;
+            if !seen.due {
+                (passed.next_due, passed.held) = (seen.next_due, seen.held);
                 return Ok(passed);
             }
         }
@@ -162,6 +166,7 @@ impl Store for Sqlite {
         passed.events.extend(claimed.events);
         passed.next_due = claimed.next_due;
         passed.more = claimed.more;
+        passed.held = claimed.held;
         Ok(passed)
     }
 
@@ -257,6 +262,18 @@ impl Store for Sqlite {
     async fn act(&self, rules: &Arc<Rules>, act: Act, now: Now) -> Result<Acted, StoreError> {
         let rules = Arc::clone(rules);
         self.writer.run(Class::Request, move |tx| act::act(tx, &rules, &act, now)).await
+    }
+
+    async fn pause(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.writer.run(Class::Request, move |tx| holds::pause(tx, &act, now)).await
+    }
+
+    async fn resume(&self, act: HoldAct, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.writer.run(Class::Request, move |tx| holds::resume(tx, &act, now)).await
+    }
+
+    async fn holds(&self, now: Now) -> Result<Vec<Hold>, StoreError> {
+        self.read(move |db| holds::in_force(db, now)).await
     }
 
     async fn mirror(&self, rules: &Arc<Rules>, how: Mirror) -> Result<(), StoreError> {

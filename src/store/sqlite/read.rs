@@ -1,5 +1,6 @@
 //! Reading for people: one operation, its history, lists and counts.
 
+use super::holds;
 use super::operation::{self, COLUMNS, TABLES};
 use crate::clock::{Now, Timestamp};
 use crate::outbox::facts::AttemptKind;
@@ -138,5 +139,5 @@ pub(super) fn summary(db: &Connection, now: Now) -> Result<Summary, rusqlite::Er
             }
         }
     }
-    Ok(Summary { receivers })
+    Ok(Summary { receivers, holds: holds::in_force(db, now)? })
 }

@@ -28,6 +28,7 @@ pub(super) fn mind(
     let steps = kept.map(|kept| mark.steps_since(&kept)).unwrap_or_default();
     if steps.wall != 0 {
         move_pauses(db, steps.wall)?;
+        move_holds(db, steps.wall)?;
         bring_forward(db, rules, now)?;
         make_due(db, now)?;
     }
@@ -56,9 +57,23 @@ fn move_pauses(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
     Ok(())
 }
 
+/// A receiver is held as long as it would have been.
+fn move_holds(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
+    db.prepare_cached("UPDATE handoff_holds SET since = since + ?1, until = until + ?1")?
+        .execute([by])?;
+    db.prepare_cached(
+        "UPDATE handoff_breakers SET opened_at = opened_at + ?1, open_until = open_until + ?1",
+    )?
+    .execute([by])?;
+    Ok(())
+}
+
 /// Waits for a receiver to settle, and budgets of time, count time that has passed.
-/// Beginnings of attempts stay: from them runs the receiver's memory of keys.
+/// Beginnings of attempts stay: from them runs the receiver's memory of keys. So does
+/// all that is settled: nothing waits for it any more.
 fn move_waits(db: &Connection, by: i64) -> Result<(), rusqlite::Error> {
+    db.prepare_cached("UPDATE handoff_holds SET since_steady = since_steady + ?1")?
+        .execute([by])?;
     for rows in UNSETTLED {
         db.prepare_cached(&format!(
             "UPDATE handoff_attempts SET finished_steady = finished_steady + ?1

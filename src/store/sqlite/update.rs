@@ -126,7 +126,11 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
             row.due_at = match gate {
                 // Its end makes it due; the time is not looked at before.
                 Gate::InFlight => Some(change.now),
-                Gate::NotConfigured | Gate::Settling | Gate::Scheduled | Gate::BackingOff => until,
+                Gate::NotConfigured
+                | Gate::Settling
+                | Gate::Scheduled
+                | Gate::BackingOff
+                | Gate::ReceiverHeld => until,
             };
         }
     }

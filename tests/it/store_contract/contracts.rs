@@ -70,7 +70,10 @@ pub(super) async fn every_answer_ends_as_the_table_says(place: &'static dyn Plac
             (Outcome::Unknown, in_doubt(1)),
             (Outcome::Rejected, ("blocked", Some("rejected"), "none", 0)),
             (Outcome::Conflict, ("blocked", Some("conflict"), "none", 0)),
-            (Outcome::Unauthorised, ("blocked", Some("unauthorised"), "none", 0)),
+            (
+                Outcome::Unauthorised { whole_receiver: false },
+                ("blocked", Some("unauthorised"), "none", 0),
+            ),
             (Outcome::Unexpected, ("blocked", Some("unexpected"), "none", 0)),
         ] {
             check(place, contract, &[Report::new(outcome)], expected).await;
@@ -82,7 +85,7 @@ pub(super) async fn a_definite_no_after_a_doubt_keeps_the_doubt(place: &'static 
     for (outcome, reason) in [
         (Outcome::Rejected, "rejected"),
         (Outcome::Conflict, "conflict"),
-        (Outcome::Unauthorised, "unauthorised"),
+        (Outcome::Unauthorised { whole_receiver: false }, "unauthorised"),
         (Outcome::Unexpected, "unexpected"),
     ] {
         let reports = [Report::unknown("timeout"), Report::new(outcome)];

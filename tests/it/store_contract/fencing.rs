@@ -19,7 +19,7 @@ fn reports() -> Vec<Report> {
         Outcome::InProgress { not_before: None },
         Outcome::Rejected,
         Outcome::Conflict,
-        Outcome::Unauthorised,
+        Outcome::Unauthorised { whole_receiver: false },
         Outcome::Unknown,
         Outcome::Unexpected,
     ];

@@ -44,7 +44,8 @@ pub(crate) fn payload(case: &str, title: &str) -> String {
 pub(crate) fn crm(contract: &str, faults: &str, retry: &str) -> String {
     format!(
         "[receivers.crm]\nkind = \"simulated\"\npath = \"FOLDER/crm.db\"\n\
-         faults = [{faults}]\ncontract = {{ {contract} }}\nretry = {{ {retry} }}\n"
+         faults = [{faults}]\ncircuit_breaker = {{ failures = 0 }}\n\
+         contract = {{ {contract} }}\nretry = {{ {retry} }}\n"
     )
 }
 
@@ -53,6 +54,7 @@ pub(crate) fn crm(contract: &str, faults: &str, retry: &str) -> String {
 pub(crate) fn command(contract: &str, more: &str) -> String {
     format!(
         "[receivers.crm]\nkind = \"command\"\nprogram = [\"/bin/sh\", \"FOLDER/deliver.sh\"]\n\
+         circuit_breaker = {{ failures = 0 }}\n\
          contract = {{ {contract} }}\n{more}\n"
     )
 }

@@ -39,15 +39,26 @@ pub(crate) fn check(ground: &mut Ground, moved: &Moved) {
             it_moved_as_it_may(key, before, row, moved, &mut say);
         }
     }
-    for key in now.keys() {
-        no_end_is_overwritten(ground, key, &mut broken);
+    for what in broken {
+        ground.violation(what);
+    }
+    check_ends(ground);
+    ground.seen = now;
+    ground.frame = crate::rows::frame(&ground.db, &ground.times);
+    ground.seen_at = ground.times.truth;
+}
+
+/// Checks how attempts have ended, and remembers it. Also before a step of a clock is
+/// minded: what is settled by then stays as it was stamped, whatever the mark says next.
+pub(crate) fn check_ends(ground: &mut Ground) {
+    let mut broken = Vec::new();
+    let keys: Vec<String> = ground.payloads.keys().cloned().collect();
+    for key in keys {
+        no_end_is_overwritten(ground, &key, &mut broken);
     }
     for what in broken {
         ground.violation(what);
     }
-    ground.seen = now;
-    ground.frame = crate::rows::frame(&ground.db, &ground.times);
-    ground.seen_at = ground.times.truth;
 }
 
 fn everything_recorded_is_there(

@@ -31,6 +31,34 @@ CREATE TABLE handoff_types (
   PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
 
+-- Receivers that are left alone for a time, whatever is due for them.
+CREATE TABLE handoff_holds (
+  receiver     TEXT NOT NULL,
+  held_by      TEXT NOT NULL,            -- pause, suspension, retry_after
+  since        INTEGER NOT NULL,
+  since_steady INTEGER NOT NULL,
+  until        INTEGER,                  -- NULL: until somebody ends it
+  who          TEXT,
+  reason       TEXT,
+  PRIMARY KEY (receiver, held_by)
+) STRICT, WITHOUT ROWID;
+
+-- Receivers whose calls have failed lately, and until when they are left alone.
+CREATE TABLE handoff_breakers (
+  receiver       TEXT NOT NULL PRIMARY KEY,
+  failures       INTEGER NOT NULL,       -- in a row
+  changed_steady INTEGER NOT NULL,       -- what began earlier does not count
+  opened_at      INTEGER,                -- NULL: closed
+  open_until     INTEGER,
+  open_ms        INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Until when the calls that have begun are paid for, where their rate is limited.
+CREATE TABLE handoff_rates (
+  receiver   TEXT NOT NULL PRIMARY KEY,
+  paid_until INTEGER NOT NULL            -- nanoseconds of the steady clock
+) STRICT, WITHOUT ROWID;
+
 -- Who approved which exact payload, for which receiver. All but deliver_after
 -- is text, but the columns take anything, or a value of another type would be
 -- refused by SQLite before our trigger can say why, or silently converted.
