@@ -2,6 +2,7 @@
 //! where that is configured and their receiver can be asked.
 
 use crate::clock::Now;
+use crate::outbox::hold;
 use crate::outbox::rules::Rules;
 use crate::outbox::state::{BlockReason, Effect, State};
 use crate::outbox::verbs::Deed;
@@ -56,9 +57,12 @@ impl Rounds {
         let mut blocked = store.list(filter).await?;
         blocked.retain(|row| fits(row, rules, settings, now));
         self.asked.retain(|key, _| blocked.iter().any(|row| row.operation_key == *key));
+        let held = store.holds(now).await?;
+        // Where a receiver is held, its turn comes when it no longer is.
+        let free = |row: &OperationRow| hold::last(&held, &row.receiver, now.wall).is_none();
         let due = |row: &&OperationRow| {
             let last = self.asked.get(&row.operation_key);
-            last.is_none_or(|asked| asked.elapsed() >= settings.every)
+            free(row) && last.is_none_or(|asked| asked.elapsed() >= settings.every)
         };
         let due: Vec<&OperationRow> = blocked.iter().filter(due).take(AT_ONCE).collect();
         for row in due {

@@ -232,8 +232,8 @@ fn names_with_hyphens_are_reached_through_the_environment() {
     );
     let line = only(load_all(None, &[("HANDOFF_RECEIVERS__CRM__TIMOUT", "1s")], &[]));
     assert!(line.contains("receivers.crm.timout: unknown key; did you mean timeout?"), "{line}");
-    let line = only(load_all(None, &[("HANDOFF_RECEIVERS__CRM__AUTH__TOKEN", "1")], &[]));
-    assert!(line.contains("receivers.crm.auth: not in this version"), "{line}");
+    let line = only(load_all(None, &[("HANDOFF_RECEIVERS__CRM__EXTENDS__NAME", "1")], &[]));
+    assert!(line.contains("receivers.crm.extends: not in this version"), "{line}");
 }
 
 #[test]
