@@ -287,6 +287,7 @@ impl Ears {
         let (new, old) = (&loaded.settings, &self.loaded.settings);
         for (path, changed) in [
             ("store", new.store != old.store),
+            ("reconcile", new.worker.reconcile != old.worker.reconcile),
             ("worker", new.worker != old.worker),
             ("log.format", new.log.format != old.log.format),
         ] {

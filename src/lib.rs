@@ -89,8 +89,8 @@
 //! * No clock, chance or store in [`outbox`]: they are parameters.
 //! * No retry inside a receiver, and no error type for "the reply was lost".
 //! * No global state: two daemons in one process work (with two databases).
-//! * No look-up of keys, no server, no PostgreSQL, no ordering in
-//!   this version; their configuration keys are refused by name.
+//! * No server, no PostgreSQL, no ordering in this version; their
+//!   configuration keys are refused by name.
 //!
 //! With `default-features = false, features = ["record"]` only the recording
 //! side is built, without runtime and without server.

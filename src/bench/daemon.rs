@@ -84,7 +84,8 @@ async fn wake_up(folder: &Path, rules: &Rules) -> Result<Figure, BenchError> {
     let _watcher = Watcher::start(&file, Arc::clone(&wake)).map_err(std::io::Error::other)?;
     let (stop, mut control) = mpsc::channel(1);
     let (clock, pulse) = (Clock::resume(None), Pulse::default());
-    let settings = Settings { poll_interval: Duration::from_secs(1), shutdown_grace: IDLE };
+    let (poll_interval, reconcile) = (Duration::from_secs(1), None);
+    let settings = Settings { poll_interval, shutdown_grace: IDLE, reconcile };
     let other = async {
         let output = super::beside::other(&file, WAKING)?.wait_with_output().await;
         stop.send(Control::Drain).await.ok();

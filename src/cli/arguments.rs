@@ -77,6 +77,10 @@ With --check the exit code is 3 if anything is blocked or a receiver is held.")]
     Retry(Act),
     /// Take an operation back
     Withdraw(Withdraw),
+    /// Look keys up at their receiver now, and settle the operations accordingly
+    Reconcile(Reconcile),
+    /// Say what you have found at the receiver under an operation's key
+    Resolve(Resolve),
     /// Hold a receiver: begin nothing more there until it is resumed
     #[command(after_help = "Examples:
   handoff pause crm --reason \"the vendor migrates until noon\"
@@ -95,7 +99,10 @@ a daemon.")]
         origin: bool,
     },
     /// Look at receivers
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  handoff receiver render harbor:create-followup:v1:case-104"
+    )]
     Receiver(Receiver),
     /// Make or update the tables in a database
     Migrate(Migrate),
@@ -207,6 +214,85 @@ pub(crate) struct Withdraw {
     pub(crate) version: Option<u64>,
     /// Who acts (your login, unless given)
     #[arg(long = "as", value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+}
+
+/// Look keys up at their receiver now, and settle the operations accordingly.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  handoff reconcile harbor:create-followup:v1:case-104
+  handoff reconcile --receiver crm --reason ambiguous --dry-run
+  handoff reconcile --all --yes
+Found is sent; found with other content, or several times, stays blocked as a conflict; what
+is not found stays with a person. The daemon makes the look-ups. Refused where the receiver
+declares no look-up: \"handoff resolve\" then says what a person has found.")]
+pub(crate) struct Reconcile {
+    /// Operation keys
+    #[arg(value_name = "KEY", required_unless_present_any = ["receiver", "all"])]
+    pub(crate) keys: Vec<String>,
+    /// Every blocked operation of this receiver
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "all"])]
+    pub(crate) receiver: Option<String>,
+    /// Every blocked operation whose receiver can be asked
+    #[arg(long, conflicts_with = "keys")]
+    pub(crate) all: bool,
+    /// Only those blocked for this reason
+    #[arg(long, conflicts_with = "keys")]
+    pub(crate) reason: Option<String>,
+    /// Say what would be looked up, change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask whether to go on
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Only if the operation, the only one named, still has this version
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["receiver", "all"])]
+    pub(crate) version: Option<u64>,
+    /// Who acts (your login, unless given)
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+}
+
+/// Say what you have found at the receiver under an operation's key.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  handoff resolve harbor:create-followup:v1:case-104 --as sent --remote-id 4711 \\
+    --evidence \"task 4711 in the CRM\"
+  handoff resolve harbor:create-followup:v1:case-104 --as not-sent --looked-at 5m \\
+    --evidence \"no task for case-104\"
+Not-sent begins anew, with the same key and payload and a fresh budget: it is delivered again.
+Refused if you looked while the receiver could still act on an earlier attempt.")]
+pub(crate) struct Resolve {
+    /// Operation key
+    pub(crate) key: String,
+    /// What the receiver holds
+    #[arg(long = "as", value_name = "sent|not-sent", value_parser = ["sent", "not-sent"])]
+    pub(crate) found: String,
+    /// The receiver's id for it
+    #[arg(long, value_name = "ID", required_if_eq("found", "sent"))]
+    pub(crate) remote_id: Option<String>,
+    /// What you have seen, and where; kept in the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) evidence: String,
+    /// When you looked: a time (RFC 3339), or how long ago (such as 5m)
+    #[arg(
+        long,
+        value_name = "TIME|DURATION",
+        required_if_eq("found", "not-sent"),
+        conflicts_with = "remote_id"
+    )]
+    pub(crate) looked_at: Option<String>,
+    /// It counts although the receiver could still act when you looked
+    #[arg(long, requires_all = ["looked_at", "reason"])]
+    pub(crate) force: bool,
+    /// Why it counts all the same; kept in the audit
+    #[arg(long, requires = "force")]
+    pub(crate) reason: Option<String>,
+    /// Only if the operation still has this version
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) version: Option<u64>,
+    /// Who acts (your login, unless given)
+    #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
 }
 

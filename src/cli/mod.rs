@@ -11,6 +11,7 @@ mod hold;
 mod migrate;
 mod output;
 mod receiver;
+mod reconcile;
 mod run;
 mod show;
 mod status;
@@ -92,6 +93,8 @@ async fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Wait(command) => wait::wait(&global, &command).await,
         Command::Retry(command) => act::retry(&global, &command).await,
         Command::Withdraw(command) => act::withdraw(&global, &command).await,
+        Command::Reconcile(command) => reconcile::reconcile(&global, &command).await,
+        Command::Resolve(command) => act::resolve(&global, &command).await,
         Command::Pause(command) => hold::pause(&global, &command).await,
         Command::Resume(command) => hold::resume(&global, &command).await,
     }

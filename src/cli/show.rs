@@ -42,7 +42,7 @@ pub(super) async fn list(global: &Global, command: &List) -> Result<Exit, Failur
 }
 
 /// Reads a word of a fixed list from the command line.
-fn word<T: Copy + std::fmt::Display>(
+pub(super) fn word<T: Copy + std::fmt::Display>(
     option: &str,
     given: Option<&str>,
     parse: impl Fn(&str) -> Option<T>,

@@ -1,31 +1,37 @@
 //! Contracts: what a receiver is declared to promise.
 
-use super::check::{Checked, boolean, choice, duration};
+use super::check::{Checked, boolean, choice, duration, integer};
 use super::duration::{days, ms, show};
 use super::read::{Read, Reader, Reported, Table};
-use crate::outbox::contract::{Contract, Exists, Mode, Verified, Window};
+use crate::outbox::contract::{Contract, Exists, LookUp, Mode, Verified, Window};
 use ::config::{Value, ValueKind};
 use std::time::Duration;
 
 /// The modes of this version.
-const MODES: &[Mode] = &[Mode::None, Mode::IdempotencyKey, Mode::CreateOnly, Mode::Upsert];
+const MODES: &[Mode] =
+    &[Mode::None, Mode::LookUp, Mode::IdempotencyKey, Mode::CreateOnly, Mode::Upsert];
 /// How long nobody deletes a record, unless it is said.
 const CREATE_ONLY_WINDOW: (&str, Window) = ("\"30d\"", Window::For(days(30)));
+/// Between two look-ups, unless it is said.
+const INTERVAL: (&str, Duration) = ("\"30s\"", Duration::from_secs(30));
 /// The longest window that is not `forever`.
 const WINDOW_MAX: Duration = days(36_500);
 
 /// A mode of this version.
 pub(super) fn mode() -> impl Fn(&Value) -> Checked<Mode> {
-    choice(MODES, Mode::as_str, &["look_up"])
+    choice(MODES, Mode::as_str, &[])
 }
 
 /// Reads a receiver's contract; none is declared where there is no table.
 ///
-/// The receiver's timeout is that of [`Settings`](crate::receiver::Settings), if it could be read.
+/// The receiver's timeout and budget are those of [`Settings`](crate::receiver::Settings),
+/// if they could be read. `can_look_up` says whether its kind can be asked for a key.
 pub(super) fn read(
     reader: &mut Reader,
     receiver: &Table<'_>,
     timeout: Option<Duration>,
+    max_attempts: Option<u32>,
+    can_look_up: bool,
 ) -> Read<Contract> {
     let Some(table) = reader.table(receiver, "contract")? else {
         reader.note(receiver, "contract.mode", "\"none\"");
@@ -43,12 +49,14 @@ pub(super) fn read(
         // What they mean depends on the mode; whether they can be read does not.
         reader.optional(&table, "window", check_window).ok();
         reader.optional(&table, "exists", check_exists()).ok();
+        read_look_up(reader, &table, None, max_attempts, can_look_up).ok();
         return Err(Reported);
     };
     let margin = timeout.zip(settle_delay.ok()).map(|(timeout, delay)| timeout + delay);
     let window = read_window(reader, &table, mode, margin);
     let exists = read_exists(reader, &table, mode);
-    let promised = promised(mode, window?, exists?);
+    let look_up = read_look_up(reader, &table, Some(mode), max_attempts, can_look_up);
+    let promised = promised(mode, window?, exists?, look_up?);
     Ok(Contract {
         settle_delay: settle_delay?,
         atomic: atomic?,
@@ -59,13 +67,50 @@ pub(super) fn read(
 }
 
 /// The preset of a mode.
-fn promised(mode: Mode, window: Window, exists: Exists) -> Contract {
-    match mode {
+fn promised(mode: Mode, window: Window, exists: Exists, look_up: Option<LookUp>) -> Contract {
+    let declared = match mode {
         Mode::IdempotencyKey => Contract::idempotency_key(window),
         Mode::CreateOnly => Contract::create_only(window, exists),
-        Mode::Upsert => Contract::upsert(window, None),
-        Mode::None | Mode::LookUp => Contract::none(),
+        Mode::Upsert => Contract::upsert(window, look_up),
+        Mode::LookUp => Contract { mode, ..Contract::none() },
+        Mode::None => Contract::none(),
+    };
+    Contract { look_up, ..declared }
+}
+
+/// How a key is looked up, if it is. Whether it can be read does not depend on the mode.
+fn read_look_up(
+    reader: &mut Reader,
+    contract: &Table<'_>,
+    mode: Option<Mode>,
+    max_attempts: Option<u32>,
+    can_look_up: bool,
+) -> Read<Option<LookUp>> {
+    let Some(table) = reader.table(contract, "look_up")? else {
+        if mode != Some(Mode::LookUp) {
+            return Ok(None);
+        }
+        let remedy = "write for example look_up = { polls = 2, interval = \"30s\" }";
+        let problem = "missing; mode = \"look_up\" needs it";
+        return Err(reader.refuse(contract, "look_up", problem, remedy));
+    };
+    if !can_look_up {
+        let why = "for a receiver of this kind, which cannot be asked for a key";
+        reader.none_of(contract, &["look_up"], why)?;
     }
+    if mode == Some(Mode::None) {
+        reader.none_of(contract, &["look_up"], "with mode = \"none\"; see mode = \"look_up\"")?;
+    }
+    let remedy = "write how many look-ups in a row must find nothing, such as polls = 2";
+    let polls = reader.required(&table, "polls", remedy, integer::<u32>(1..=100));
+    let interval = reader.or(&table, "interval", INTERVAL, duration(ms(1)..=days(30)));
+    let polls = polls?;
+    if max_attempts.is_some_and(|most| polls > most) {
+        let remedy = "look up less often, or raise retry.max_attempts";
+        let problem = "must not be more than retry.max_attempts";
+        return Err(reader.refuse(&table, "polls", problem, remedy));
+    }
+    Ok(Some(LookUp { polls, interval: interval? }))
 }
 
 fn read_atomic(

@@ -15,6 +15,7 @@ const MOMENT_MAX: Duration = days(365);
 /// What a line of the plan may begin with, and the keys that it then needs.
 const ON: &[(&str, &[&str])] = &[
     ("attempt", &["n"]),
+    ("look_up", &["n"]),
     ("every", &[]),
     ("random", &["rate"]),
     ("key", &["match"]),
@@ -58,6 +59,7 @@ fn read_on(reader: &mut Reader, table: &Table<'_>) -> Read<On> {
     let remedy = format!("on = \"{on}\" needs {}", needed.join(" and "));
     let read = match on {
         "attempt" => reader.required(table, "n", &remedy, integer(1..=10_000)).map(On::Attempt),
+        "look_up" => reader.optional(table, "n", integer(1..=10_000)).map(On::LookUp),
         "random" => reader.required(table, "rate", &remedy, number(0.0..=1.0)).map(On::Random),
         "key" => reader.required(table, "match", &remedy, pattern).map(On::Key),
         "time" => read_time(reader, table, &remedy),

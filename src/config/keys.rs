@@ -85,7 +85,7 @@ pub(super) const ROOT: &[Key] = &[
     later("review"),
     later("alerts"),
     later("retention"),
-    later("reconcile"),
+    table("reconcile", &[text("every"), text("within")]),
 ];
 
 const STORE: &[Key] = &[text("url"), text("busy_timeout")];
@@ -174,10 +174,10 @@ const CONTRACT: &[Key] = &[
     later("scope"),
     later("conflict_detected"),
     later("caches_failures"),
-    later("look_up"),
-    later("polls"),
-    later("interval"),
+    table("look_up", LOOK_UP),
 ];
+
+const LOOK_UP: &[Key] = &[integer("polls"), text("interval")];
 
 const RETRY: &[Key] = &[
     text("initial"),

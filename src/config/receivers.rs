@@ -35,8 +35,10 @@ fn read_one(reader: &mut Reader, all: &Table<'_>, name: &str) -> Read<Settings> 
     let kind = read_kind(reader, &table);
     let timeout = reader.required(&table, "timeout", SET, duration(ms(1)..=hours(1)));
     let concurrency = reader.required(&table, "concurrency", SET, integer::<u16>(1..=1024));
-    let contract = contract::read(reader, &table, timeout.ok());
     let retry = retry::read(reader, &table);
+    let max_attempts = retry.as_ref().ok().map(|retry| retry.max_attempts);
+    let can_look_up = kind.as_ref().map_or(true, Kind::can_look_up);
+    let contract = contract::read(reader, &table, timeout.ok(), max_attempts, can_look_up);
     let kind = kind.and_then(|kind| match kind {
         Kind::Http(settings) => {
             let settings = http::with_connect_timeout(reader, &table, *settings, timeout?)?;

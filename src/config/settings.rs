@@ -1,7 +1,7 @@
 //! The whole tree, read into the settings of the parts.
 
 use super::check::{Checked, choice, duration, name};
-use super::duration::{hours, ms};
+use super::duration::{days, hours, ms};
 use super::keys::NOT_YET;
 use super::read::{Read, Reader, SET, Table, Wrong};
 use super::{Settings, operations, receivers};
@@ -71,6 +71,16 @@ fn store_url(value: &Value) -> Checked<String> {
     Ok(url.clone())
 }
 
+/// Whether what is blocked is looked up again by itself.
+fn read_reconcile(reader: &mut Reader, root: &Table<'_>) -> Read<Option<supervisor::Reconcile>> {
+    let Some(table) = reader.table(root, "reconcile")? else { return Ok(None) };
+    let remedy = "write for example every = \"1h\", or leave the table out";
+    let every = reader.required(&table, "every", remedy, duration(ms(100)..=days(365)));
+    let within = ("\"7d\"", days(7));
+    let within = reader.or(&table, "within", within, duration(ms(1)..=days(3_650)));
+    Ok(Some(supervisor::Reconcile { every: every?, within: within? }))
+}
+
 /// The server comes later; until then it can only be switched off.
 fn read_server(reader: &mut Reader, root: &Table<'_>) -> Read<()> {
     let table = reader.section(root, "server")?;
@@ -85,7 +95,12 @@ fn read_worker(reader: &mut Reader, root: &Table<'_>) -> Read<supervisor::Settin
     let poll_interval = reader.required(&table, "poll_interval", SET, duration(ms(10)..=hours(1)));
     let grace = duration(Duration::ZERO..=hours(1));
     let shutdown_grace = reader.required(&table, "shutdown_grace", SET, grace);
-    Ok(supervisor::Settings { poll_interval: poll_interval?, shutdown_grace: shutdown_grace? })
+    let reconcile = read_reconcile(reader, root);
+    Ok(supervisor::Settings {
+        poll_interval: poll_interval?,
+        shutdown_grace: shutdown_grace?,
+        reconcile: reconcile?,
+    })
 }
 
 fn read_log(reader: &mut Reader, root: &Table<'_>) -> Read<telemetry::Settings> {

@@ -10,7 +10,7 @@ mod values;
 use super::keys::{Key, ROOT, Takes};
 use super::problem::{Problems, join};
 use super::*;
-use crate::outbox::contract::{Contract, Exists, Mode, Verified, Window};
+use crate::outbox::contract::{Contract, Exists, LookUp, Mode, Verified, Window};
 use crate::outbox::operation_type::OperationType;
 use crate::outbox::retry::Delays;
 use crate::receiver::fault::{On, What};

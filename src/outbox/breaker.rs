@@ -38,7 +38,8 @@ impl Voice {
     /// What this end says. Noes count as failures: of a wrong address they are all there is.
     pub const fn of(ending: &Ending) -> Self {
         match ending {
-            Ending::Interrupted { .. } | Ending::CutOff => Self::Silent,
+            // A look-up may be served by something else than deliveries.
+            Ending::LookedUp(_) | Ending::Interrupted { .. } | Ending::CutOff => Self::Silent,
             Ending::Outcome(outcome) => match outcome {
                 Outcome::Applied { .. }
                 | Outcome::AlreadyExists { .. }

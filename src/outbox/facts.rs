@@ -250,6 +250,23 @@ impl Facts {
         self.answered(end.ending, contract);
     }
 
+    /// A late answer of a delivery of which a person has said that it has not acted. It
+    /// is none of those that may have acted, and costs nothing of a budget that began
+    /// after it; what the answer proves, or says of the key, counts all the same.
+    pub fn resolved_delivery_ends(&mut self, ending: &Ending, contract: &Contract) {
+        self.version += 1;
+        match ending {
+            Ending::Outcome(Outcome::Applied { remote_id, .. }) => {
+                self.proven(remote_id.clone(), SettledBy::Reply);
+            }
+            Ending::Outcome(Outcome::Unknown)
+            | Ending::Interrupted { .. }
+            | Ending::CutOff
+            | Ending::LookedUp(_) => {}
+            Ending::Outcome(_) => self.answered(ending, contract),
+        }
+    }
+
     /// What has just ended cost its operation nothing: it was tried for others as well.
     pub fn give_back(&mut self, spent: u32) {
         self.spent = self.spent.saturating_sub(spent);
@@ -257,7 +274,7 @@ impl Facts {
 
     /// The receiver has it. Its word takes the place of a person's; its first
     /// receipt stays, whichever answer told it. What is settled has not failed.
-    fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {
+    pub(super) fn proven(&mut self, remote_id: Option<String>, by: SettledBy) {
         self.failed_at = None;
         self.proof = Some(match self.proof.take() {
             None | Some(Proof { by: SettledBy::Person(_), .. }) => Proof { remote_id, by },
@@ -281,7 +298,8 @@ impl Facts {
                 self.solo_crashes = self.solo_crashes.saturating_add(u32::from(*alone));
                 &Outcome::Unknown
             }
-            Ending::CutOff => &Outcome::Unknown,
+            // A delivery never ends like a look-up; nothing would be known of it.
+            Ending::CutOff | Ending::LookedUp(_) => &Outcome::Unknown,
         };
         match outcome {
             Outcome::Unknown => self.absences = 0,

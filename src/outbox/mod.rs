@@ -38,6 +38,8 @@ pub mod facts;
 #[cfg(feature = "daemon")]
 pub mod hold;
 #[cfg(feature = "daemon")]
+pub mod look_up;
+#[cfg(feature = "daemon")]
 pub mod operation_type;
 #[cfg(feature = "daemon")]
 pub mod outcome;
@@ -49,5 +51,7 @@ pub mod rate;
 pub mod retry;
 #[cfg(feature = "daemon")]
 pub mod rules;
+#[cfg(feature = "daemon")]
+pub mod settle;
 #[cfg(feature = "daemon")]
 pub mod verbs;

@@ -4,6 +4,7 @@
 //! neither a failure nor a success, and nothing here says what follows: that is
 //! [`policy`](super::policy).
 
+use super::look_up::{Finding, LookUpReport};
 use crate::clock::Timestamp;
 use crate::text_enum::text_enum;
 use std::time::Duration;
@@ -119,6 +120,16 @@ text_enum! {
         Unknown = "unknown",
         /// See [`Outcome::Unexpected`].
         Unexpected = "unexpected",
+        /// A look-up: [`Finding::Found`], with what we would deliver.
+        Found = "found",
+        /// A look-up: [`Finding::Found`], with something else.
+        Differs = "differs",
+        /// A look-up: see [`Finding::Many`].
+        Many = "many",
+        /// A look-up: see [`Finding::Absent`].
+        Absent = "absent",
+        /// A look-up: see [`Finding::CannotTell`].
+        CannotTell = "cannot_tell",
         /// The process that made the attempt is gone.
         Interrupted = "interrupted",
         /// Our own stop ended the wait.
@@ -146,7 +157,12 @@ impl OutcomeKind {
             | Self::Rejected
             | Self::Conflict
             | Self::Unauthorised
-            | Self::Unexpected => false,
+            | Self::Unexpected
+            | Self::Found
+            | Self::Differs
+            | Self::Many
+            | Self::Absent
+            | Self::CannotTell => false,
         }
     }
 }
@@ -163,6 +179,8 @@ pub enum Ending {
     },
     /// Our own stop ended the wait.
     CutOff,
+    /// The look-up ended.
+    LookedUp(Finding),
 }
 
 impl Ending {
@@ -171,6 +189,7 @@ impl Ending {
         match self {
             Self::Interrupted { .. } => OutcomeKind::Interrupted,
             Self::CutOff => OutcomeKind::CutOff,
+            Self::LookedUp(finding) => finding.kind(),
             Self::Outcome(outcome) => match outcome {
                 Outcome::Applied { .. } => OutcomeKind::Applied,
                 Outcome::AlreadyExists { .. } => OutcomeKind::AlreadyExists,
@@ -199,6 +218,7 @@ impl Ending {
                 NotTakenWhy::Throttled | NotTakenWhy::Stale => 0,
             },
             Self::CutOff
+            | Self::LookedUp(_)
             | Self::Outcome(
                 Outcome::Applied { .. }
                 | Outcome::AlreadyExists { .. }
@@ -264,5 +284,32 @@ impl Report {
     pub fn evidence(self, text: &str) -> Self {
         let cut = text.trim().chars().take(EVIDENCE_CHARS_MAX).collect::<String>();
         Self { evidence: (!cut.is_empty()).then_some(cut), ..self }
+    }
+}
+
+/// What was seen of an attempt beside how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// A short stable word for the cause, such as `timeout`.
+    pub error_code: Option<String>,
+    /// Status of the HTTP answer, if there was one.
+    pub http_status: Option<u16>,
+    /// Whether a byte of the request left; `None` where that cannot be known.
+    pub request_sent: Option<bool>,
+    /// What was seen.
+    pub evidence: Option<String>,
+}
+
+impl From<Report> for Seen {
+    fn from(report: Report) -> Self {
+        let Report { error_code, http_status, request_sent, evidence, .. } = report;
+        Self { error_code, http_status, request_sent, evidence }
+    }
+}
+
+impl From<LookUpReport> for Seen {
+    fn from(report: LookUpReport) -> Self {
+        let LookUpReport { error_code, http_status, evidence, .. } = report;
+        Self { error_code, http_status, request_sent: None, evidence }
     }
 }

@@ -66,6 +66,7 @@ impl Retry {
         let asked = match ending {
             Ending::Interrupted { .. }
             | Ending::CutOff
+            | Ending::LookedUp(_)
             | Ending::Outcome(
                 Outcome::Applied { .. }
                 | Outcome::AlreadyExists { .. }
@@ -80,9 +81,21 @@ impl Retry {
                 Outcome::NotTaken { not_before, .. } | Outcome::InProgress { not_before },
             ) => *not_before,
         };
+        Some(self.pause(asked, tries, ended_at, seed, key))
+    }
+
+    /// The end of a pause after so many tries in vain (from 1).
+    pub fn pause(
+        &self,
+        asked: Option<NotBefore>,
+        tries: u32,
+        ended_at: Timestamp,
+        seed: Seed,
+        key: &str,
+    ) -> Timestamp {
         let draw = seed.unit(key, u64::from(tries));
         let own = ended_at.plus(self.full_delay(tries).mul_f64(0.5 + draw / 2.0));
-        Some(asked.map_or(own, |asked| own.max(self.capped(asked, ended_at))))
+        asked.map_or(own, |asked| own.max(self.capped(asked, ended_at)))
     }
 
     /// The time that a receiver asked for, as far as it is believed.

@@ -63,6 +63,10 @@ text_enum! {
         Retry = "retry",
         /// Take the operation back.
         Withdraw = "withdraw",
+        /// Look the key up now.
+        Reconcile = "reconcile",
+        /// Vouch for what the receiver holds.
+        Resolve = "resolve",
     }
 }
 

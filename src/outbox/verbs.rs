@@ -2,8 +2,9 @@
 
 use super::facts::{Answer, Facts};
 use super::policy::{Next, Row, Step, Surroundings, Terms, next};
+use super::settle::{Word, reconcile, resolve};
 use super::state::{BlockReason, Effect, State, Verb};
-use crate::clock::Now;
+use crate::clock::{Now, Timestamp};
 
 /// Why a verb was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,72 @@ pub enum Refusal {
         /// The reason that it would give.
         reason: BlockReason,
     },
+    /// The receiver cannot be asked for a key.
+    #[error("its receiver declares no look-up (receivers.NAME.contract.look_up)")]
+    NoLookUp,
+    /// It cannot be read, or there is nothing left to compare with.
+    #[error("its payload is not kept or unfit, or it is not configured: nothing can be compared")]
+    Unfit,
+    /// The person says to have looked at a time that has not come.
+    #[error("{looked_at} has not come yet")]
+    NotYetLooked {
+        /// The time named.
+        looked_at: Timestamp,
+    },
+    /// The person looked while the receiver could still act.
+    #[error("the receiver could still act on an attempt until {until}: look again after that")]
+    TooEarly {
+        /// From when on a look counts.
+        until: Timestamp,
+    },
+}
+
+/// A person's act, with what it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// See [`retry`].
+    Retry,
+    /// See [`withdraw`].
+    Withdraw,
+    /// See [`reconcile`].
+    Reconcile,
+    /// See [`resolve`].
+    Resolve(Word),
+}
+
+impl Deed {
+    /// Its verb.
+    pub const fn verb(&self) -> Verb {
+        match self {
+            Self::Retry => Verb::Retry,
+            Self::Withdraw => Verb::Withdraw,
+            Self::Reconcile => Verb::Reconcile,
+            Self::Resolve(_) => Verb::Resolve,
+        }
+    }
+
+    /// Does it to the facts of an operation, for `who`; returns what follows.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]; the facts are then as they were.
+    pub fn done_to(
+        &self,
+        facts: &mut Facts,
+        state: State,
+        who: &str,
+        around: &Surroundings,
+        terms: &Terms,
+        now: Now,
+    ) -> Result<Next, Refusal> {
+        match self {
+            Self::Retry => return retry(facts, state, around, terms, now),
+            Self::Withdraw => withdraw(facts, state)?,
+            Self::Reconcile => reconcile(facts, state, around, terms)?,
+            Self::Resolve(word) => resolve(facts, state, word, who, terms, now)?,
+        }
+        Ok(next(facts, around, terms, now))
+    }
 }
 
 /// `retry`: one more delivery now, under the same key.
@@ -76,6 +143,8 @@ fn refuse_in(facts: &Facts, state: State) -> Result<(), Refusal> {
         return Err(Refusal::InFlight);
     }
     match state {
+        // One that was withdrawn is pending while a person has it looked up.
+        State::Pending if facts.withdrawn => Err(Refusal::State { state: State::Withdrawn }),
         State::Pending | State::Blocked => Ok(()),
         State::Sent | State::Withdrawn => Err(Refusal::State { state }),
     }
@@ -95,6 +164,15 @@ pub fn open_verbs(
     }
     if withdraw(&mut facts.clone(), state).is_ok() {
         verbs.push(Verb::Withdraw);
+    }
+    if reconcile(&mut facts.clone(), state, around, terms).is_ok() {
+        verbs.push(Verb::Reconcile);
+    }
+    let sent = Word::Sent { remote_id: String::new() };
+    let not_sent = Word::NotSent { looked_at: now.wall, force: true };
+    let may_resolve = |word| resolve(&mut facts.clone(), state, word, "", terms, now).is_ok();
+    if may_resolve(&sent) || may_resolve(&not_sent) {
+        verbs.push(Verb::Resolve);
     }
     verbs
 }
@@ -119,7 +197,9 @@ fn blocked_advice(reason: BlockReason, effect: Effect) -> &'static str {
         (BlockReason::Expired, _) => {
             "its approval no longer counts: withdraw it; a new act needs a key of its own"
         }
-        (BlockReason::Conflict, _) => "compare what the receiver holds under this key",
+        (BlockReason::Conflict, _) => {
+            "compare what the receiver holds under this key, then resolve or withdraw it"
+        }
         (BlockReason::Rejected, Effect::None) => "the receiver will not take it: withdraw it",
         (BlockReason::Unauthorised, Effect::None) => "mend the rights at the receiver and retry",
         (BlockReason::Unexpected, Effect::None) => "mend what failed on our side and retry",
@@ -136,6 +216,6 @@ fn blocked_advice(reason: BlockReason, effect: Effect) -> &'static str {
             | BlockReason::Crashed
             | BlockReason::Restored,
             _,
-        ) => "look at the receiver for this key first: an attempt may have acted",
+        ) => "look at the receiver for this key, by reconcile or yourself, then resolve it",
     }
 }

@@ -20,13 +20,16 @@ pub struct Fault {
 pub enum On {
     /// The delivery of this number, counted for each operation from 1.
     Attempt(u32),
-    /// Every delivery.
+    /// Every look-up, or the one of this number, counted from 1 since the
+    /// operation's last delivery.
+    LookUp(Option<u32>),
+    /// Every delivery. This and the other lines meet no look-up, but [`On::Time`] does.
     Every,
     /// This share of deliveries, from 0 to 1, by seed, key and number.
     Random(f64),
     /// Deliveries of keys that match.
     Key(glob::Pattern),
-    /// Deliveries between two moments, counted from the start of the daemon.
+    /// Deliveries and look-ups between two moments, counted from the start of the daemon.
     Time {
         /// From then on.
         from: Duration,
@@ -77,6 +80,16 @@ pub struct Delivery<'a> {
     pub elapsed: Duration,
 }
 
+/// What the look-up of this number meets, `elapsed` after the start.
+pub fn met_by_look_up(plan: &[Fault], number: u32, elapsed: Duration) -> Option<What> {
+    let meets = |fault: &&Fault| match &fault.on {
+        On::LookUp(which) => which.is_none_or(|which| which == number),
+        On::Time { from, to } => (*from..*to).contains(&elapsed),
+        On::Attempt(_) | On::Every | On::Random(_) | On::Key(_) => false,
+    };
+    plan.iter().find(meets).map(|fault| fault.what)
+}
+
 /// What a delivery meets: the first line of the plan that matches; `None` if none does.
 pub fn met_by(plan: &[Fault], delivery: Delivery<'_>, seed: Seed) -> Option<What> {
     let matching = |(line, fault): (usize, &Fault)| {
@@ -89,6 +102,7 @@ impl On {
     fn matches(&self, line: usize, delivery: Delivery<'_>, seed: Seed) -> bool {
         match self {
             Self::Attempt(number) => delivery.number == *number,
+            Self::LookUp(_) => false,
             Self::Every => true,
             // With the line in the text, two random lines are two throws of the
             // dice; and none is the throw that the delay of a retry comes from.

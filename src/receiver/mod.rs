@@ -15,6 +15,7 @@ mod waiting;
 
 use crate::jitter::Seed;
 use crate::outbox::contract::Contract;
+use crate::outbox::look_up::LookUpReport;
 use crate::outbox::outcome::Report;
 use crate::outbox::retry::Retry;
 use crate::outbox::rules::Protection;
@@ -32,6 +33,13 @@ pub trait Receiver: Send + Sync + 'static {
     ///
     /// The journal is told of a process before that process may do its work.
     async fn deliver(&self, attempt: &Attempt, journal: &dyn Journal) -> Report;
+
+    /// Asks what the receiver holds under the attempt's key. Changes nothing there.
+    ///
+    /// One that cannot be asked cannot tell.
+    async fn look_up(&self, _attempt: &Attempt, _journal: &dyn Journal) -> LookUpReport {
+        LookUpReport::cannot_tell("no_look_up")
+    }
 }
 
 /// What a receiver may have written down while its call is under way.
@@ -82,6 +90,16 @@ pub enum Kind {
     Command(command::Settings),
     /// A place that speaks HTTP.
     Http(Box<http::Settings>),
+}
+
+impl Kind {
+    /// Whether such a receiver can be asked what it holds under a key.
+    pub const fn can_look_up(&self) -> bool {
+        match self {
+            Self::Simulated(_) => true,
+            Self::Command(_) | Self::Http(_) => false,
+        }
+    }
 }
 
 impl Settings {

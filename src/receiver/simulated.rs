@@ -21,6 +21,9 @@
 //! | `crash_before` | nothing | this process is killed |
 //! | `crash_after` | as its mode says | this process is killed |
 //!
+//! A look-up asks for the key in the table of tasks. A fault that meets it keeps the
+//! answer back and changes nothing at the CRM: it cannot tell.
+//!
 //! If its own database fails before it has written anything, the request never
 //! arrived, whatever the plan says: not taken, `crm_unavailable`. If that fails
 //! later, nobody can tell: unknown, `crm_error`.
@@ -35,10 +38,11 @@ use super::fault::{self, Delivery, Fault, What};
 use super::{Journal, Receiver};
 use crate::jitter::Seed;
 use crate::outbox::contract::{Contract, Mode};
+use crate::outbox::look_up::{Content, Finding, LookUpReport};
 use crate::outbox::outcome::{NotBefore, NotTakenWhy, Outcome, Report};
 use crate::store::Attempt;
 use async_trait::async_trait;
-use crm::{Crm, Failure, Replay, Reply, Request};
+use crm::{Crm, Failure, Held, Replay, Reply, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -120,6 +124,50 @@ impl Simulated {
         }
     }
 
+    async fn asked(&self, request: Request, number: u32) -> LookUpReport {
+        let Some(what) = fault::met_by_look_up(&self.faults, number, self.started.elapsed()) else {
+            return self.held(request).await;
+        };
+        match what {
+            What::Slow(delay) => {
+                let report = self.held(request).await;
+                tokio::time::sleep(delay).await;
+                report
+            }
+            What::Throttle(retry_after) => {
+                let not_before = retry_after.map(NotBefore::After);
+                refused(429, Finding::CannotTell { not_before })
+            }
+            What::ServerError => refused(500, Finding::CannotTell { not_before: None }),
+            What::Unauthorised => refused(403, Finding::CannotTell { not_before: None }),
+            What::LockedOut => refused(401, Finding::CannotTell { not_before: None }),
+            What::Reject => refused(422, Finding::CannotTell { not_before: None }),
+            What::Conflict => refused(409, Finding::CannotTell { not_before: None }),
+            What::Unreachable => LookUpReport::cannot_tell("unreachable"),
+            What::LoseReply | What::Late(_) => LookUpReport::cannot_tell("reply_lost"),
+            What::Malformed => LookUpReport::cannot_tell("unreadable_reply"),
+            What::CrashBefore | What::CrashAfter => crash(),
+        }
+    }
+
+    /// What the CRM holds under the request's key.
+    async fn held(&self, request: Request) -> LookUpReport {
+        let found = |task: i64, content| {
+            let remote_id = Some(task.to_string());
+            LookUpReport::new(Finding::Found { remote_id, content })
+        };
+        match self.crm.look_up(request).await {
+            Ok(Held::Nothing) => LookUpReport::new(Finding::Absent),
+            Ok(Held::One(task, true)) => found(task, Content::Equal),
+            Ok(Held::One(task, false)) => {
+                found(task, Content::Differs).evidence("the CRM holds other content under this key")
+            }
+            Ok(Held::Several(count)) => LookUpReport::new(Finding::Many)
+                .evidence(&format!("the CRM holds {count} tasks under this key")),
+            Err(why) => LookUpReport::cannot_tell("crm_unavailable").evidence(&why),
+        }
+    }
+
     /// Hands the request over and reports the answer.
     async fn answer(&self, request: Request) -> Report {
         match self.crm.accept(request).await {
@@ -158,6 +206,12 @@ impl Receiver for Simulated {
         let (key, number) = (attempt.key().as_str(), attempt.id().number);
         self.call(key, attempt.payload(), attempt.delivery(), number).await
     }
+
+    async fn look_up(&self, attempt: &Attempt, _journal: &dyn Journal) -> LookUpReport {
+        let (key, payload) = (attempt.key().as_str().to_owned(), attempt.payload().to_owned());
+        let request = Request { key, payload, attempt: attempt.id().number };
+        self.asked(request, attempt.look_up()).await
+    }
 }
 
 fn reported(reply: Reply) -> Report {
@@ -173,6 +227,12 @@ fn reported(reply: Reply) -> Report {
             answered(Outcome::Conflict, 409).evidence("the CRM holds other content under this key")
         }
     }
+}
+
+/// A look-up that the CRM answers with an HTTP status alone.
+fn refused(status: u16, finding: Finding) -> LookUpReport {
+    let report = LookUpReport::new(finding).code(&format!("http_{status}"));
+    LookUpReport { http_status: Some(status), ..report }
 }
 
 /// A definite answer with an HTTP status.

@@ -1,9 +1,10 @@
 //! [`Attempt`] and [`Concluded`]: the only way to a receiver and back.
 
 use crate::clock::{Now, Steps, Timestamp};
-use crate::outbox::facts::RequestFingerprint;
+use crate::outbox::facts::{AttemptKind, RequestFingerprint};
 use crate::outbox::key::OperationKey;
-use crate::outbox::outcome::{Ending, Report};
+use crate::outbox::look_up::LookUpReport;
+use crate::outbox::outcome::{Ending, Report, Seen};
 use crate::store::rows::Loaded;
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ impl fmt::Display for AttemptId {
     }
 }
 
-/// A delivery that is on disk and may begin.
+/// A delivery or a look-up that is on disk and may begin.
 ///
 /// Only a store makes one, after its commit has returned; only [`conclude`]
 /// ends one. One that is dropped stays open on disk and counts as a lost reply.
@@ -53,10 +54,11 @@ pub struct Attempt {
     begun: Begun,
 }
 
-/// What a store knows of a delivery that it has begun.
+/// What a store knows of an attempt that it has begun.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Begun {
     pub(in crate::store) id: AttemptId,
+    pub(in crate::store) kind: AttemptKind,
     pub(in crate::store) key: OperationKey,
     pub(in crate::store) payload: String,
     pub(in crate::store) request: RequestFingerprint,
@@ -77,6 +79,11 @@ impl Attempt {
         &self.begun.id
     }
 
+    /// What it does.
+    pub fn kind(&self) -> AttemptKind {
+        self.begun.kind
+    }
+
     /// The operation key, the same on every attempt.
     pub fn key(&self) -> &OperationKey {
         &self.begun.key
@@ -92,9 +99,15 @@ impl Attempt {
         &self.begun.payload
     }
 
-    /// The how manyth delivery of the operation this is, from 1.
+    /// The how manyth delivery of the operation this is, from 1; for a look-up,
+    /// how many there were.
     pub fn delivery(&self) -> u32 {
         self.begun.operation.row.attempts
+    }
+
+    /// The how manyth look-up since the last delivery this is, from 1.
+    pub fn look_up(&self) -> u32 {
+        self.begun.operation.row.facts.asks
     }
 
     /// The operation was in flight at a crash and is tried alone.
@@ -110,12 +123,18 @@ impl Attempt {
     /// Ends the attempt with what the receiver's adapter reported.
     pub fn conclude(self, report: Report, ended: Now, took: Duration) -> Concluded {
         let ending = Ending::Outcome(report.outcome.clone().heard_at(ended.wall));
-        Concluded { begun: self.begun, ending, report: Some(report), ended, took }
+        Concluded { begun: self.begun, ending, seen: Some(report.into()), ended, took }
+    }
+
+    /// Ends a look-up with what the receiver's adapter reported.
+    pub fn conclude_look_up(self, report: LookUpReport, ended: Now, took: Duration) -> Concluded {
+        let ending = Ending::LookedUp(report.finding.clone().heard_at(ended.wall));
+        Concluded { begun: self.begun, ending, seen: Some(report.into()), ended, took }
     }
 
     /// Ends the attempt because this process stops and waits no longer.
     pub fn cut_off(self, ended: Now, took: Duration) -> Concluded {
-        Concluded { begun: self.begun, ending: Ending::CutOff, report: None, ended, took }
+        Concluded { begun: self.begun, ending: Ending::CutOff, seen: None, ended, took }
     }
 }
 
@@ -124,13 +143,13 @@ const _: () = {
     owned::<Attempt>();
 };
 
-/// A delivery that has ended, not yet saved.
+/// An attempt that has ended, not yet saved.
 #[must_use = "an outcome that is not saved is lost"]
 #[derive(Clone, Debug)]
 pub struct Concluded {
     pub(in crate::store) begun: Begun,
     pub(in crate::store) ending: Ending,
-    pub(in crate::store) report: Option<Report>,
+    pub(in crate::store) seen: Option<Seen>,
     pub(in crate::store) ended: Now,
     pub(in crate::store) took: Duration,
 }
@@ -161,9 +180,9 @@ impl Concluded {
         &self.ending
     }
 
-    /// What the adapter reported; `None` if our own stop ended the wait.
-    pub fn report(&self) -> Option<&Report> {
-        self.report.as_ref()
+    /// What the adapter saw beside the end; `None` if our own stop ended the wait.
+    pub fn seen(&self) -> Option<&Seen> {
+        self.seen.as_ref()
     }
 
     /// Moves its end to where the clocks stand after these steps.

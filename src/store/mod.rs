@@ -57,8 +57,8 @@ use crate::outbox::operation::Operation;
 use crate::outbox::outcome::OutcomeKind;
 use crate::outbox::policy::Next;
 use crate::outbox::rules::Rules;
-use crate::outbox::state::{State, Verb};
-use crate::outbox::verbs::Refusal;
+use crate::outbox::state::State;
+use crate::outbox::verbs::{Deed, Refusal};
 use crate::process::ProcessGroup;
 use crate::record::{RecordError, Recorded};
 use async_trait::async_trait;
@@ -176,12 +176,12 @@ pub struct Act {
     /// The operation.
     pub key: String,
     /// What to do.
-    pub verb: Verb,
+    pub deed: Deed,
     /// The version that the person saw.
     pub version: u64,
     /// Who acts.
     pub who: String,
-    /// Why.
+    /// Why, or on what evidence.
     pub reason: Option<String>,
 }
 

@@ -1,5 +1,7 @@
 //! One call: an attempt, its receiver, and the end of waiting.
 
+use crate::outbox::facts::AttemptKind;
+use crate::outbox::look_up::{Finding, LookUpReport};
 use crate::outbox::outcome::{NotBefore, NotTakenWhy, Outcome, Report};
 use crate::process::ProcessGroup;
 use crate::receiver::{Journal, NotKept, Receiver};
@@ -26,9 +28,16 @@ const LATE_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) attempt: Attempt,
-    /// What the adapter reported; `None` if our own stop ended the wait.
-    pub(super) report: Option<Report>,
+    /// What the adapter told; `None` if our own stop ended the wait.
+    pub(super) told: Option<Told>,
     pub(super) took: Duration,
+}
+
+/// What an adapter told.
+#[derive(Debug)]
+pub(super) enum Told {
+    Delivered(Report),
+    LookedUp(LookUpReport),
 }
 
 /// The calls under way.
@@ -94,29 +103,50 @@ pub(super) async fn call(
 ) -> Ended {
     let begun = Instant::now();
     if begun.duration_since(decided) > START_GRACE.min(timeout) {
-        return Ended { attempt, report: Some(late_start()), took: Duration::ZERO };
+        let told = Some(late_start(attempt.kind()));
+        return Ended { attempt, told, took: Duration::ZERO };
     }
-    let report = tokio::select! {
-        report = caught(receiver.deliver(&attempt, &journal)) => Some(report),
-        () = sleep_until(decided + timeout) => Some(Report::unknown("timeout")),
+    let kind = attempt.kind();
+    let made = async {
+        match kind {
+            AttemptKind::Deliver => Told::Delivered(receiver.deliver(&attempt, &journal).await),
+            AttemptKind::LookUp => Told::LookedUp(receiver.look_up(&attempt, &journal).await),
+        }
+    };
+    let told = tokio::select! {
+        told = caught(made, kind) => Some(told),
+        () = sleep_until(decided + timeout) => Some(no_answer(kind, "timeout")),
         _ = cut.wait_for(|cut| *cut) => None,
     };
-    Ended { attempt, report, took: begun.elapsed() }
+    Ended { attempt, told, took: begun.elapsed() }
+}
+
+/// There is no answer, for this cause.
+fn no_answer(kind: AttemptKind, error_code: &str) -> Told {
+    match kind {
+        AttemptKind::Deliver => Told::Delivered(Report::unknown(error_code)),
+        AttemptKind::LookUp => Told::LookedUp(LookUpReport::cannot_tell(error_code)),
+    }
 }
 
 /// The attempt was held up for too long and was not begun.
-fn late_start() -> Report {
+fn late_start(kind: AttemptKind) -> Told {
     let not_before = Some(NotBefore::After(LATE_PAUSE));
+    if kind == AttemptKind::LookUp {
+        let finding = Finding::CannotTell { not_before };
+        return Told::LookedUp(LookUpReport::new(finding).code("late_start"));
+    }
     let outcome = Outcome::NotTaken { why: NotTakenWhy::Stale, not_before };
-    Report { request_sent: Some(false), ..Report::new(outcome).code("late_start") }
+    let report = Report::new(outcome).code("late_start");
+    Told::Delivered(Report { request_sent: Some(false), ..report })
 }
 
 /// A panic of an adapter is an unknown outcome, not the end of the daemon.
-async fn caught(deliver: impl Future<Output = Report>) -> Report {
-    let mut deliver = pin!(deliver);
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| deliver.as_mut().poll(context))) {
+async fn caught(made: impl Future<Output = Told>, kind: AttemptKind) -> Told {
+    let mut made = pin!(made);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(context))) {
         Ok(poll) => poll,
-        Err(_) => Poll::Ready(Report::unknown("adapter_panicked")),
+        Err(_) => Poll::Ready(no_answer(kind, "adapter_panicked")),
     })
     .await
 }

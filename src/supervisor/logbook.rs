@@ -5,6 +5,7 @@ use super::repeats::{Counted, Repeat, Repeated, Repeats};
 use crate::clock::Steps;
 use crate::outbox::hold::Hold;
 use crate::outbox::key::OperationKey;
+use crate::outbox::look_up::Finding;
 use crate::outbox::outcome::{Ending, Outcome};
 use crate::outbox::policy::{Next, Step};
 use crate::outbox::state::State;
@@ -93,7 +94,7 @@ impl Logbook {
 
     fn end(&mut self, event: &Event, concluded: Option<&Concluded>) {
         let Event::Ended { id, receiver, outcome, next, state, .. } = event else { return };
-        let report = concluded.and_then(Concluded::report);
+        let seen = concluded.and_then(Concluded::seen);
         let (step, outcome) = (next.step, outcome.as_str());
         let decision = step.word();
         let (event, message) = match state {
@@ -124,8 +125,8 @@ impl Logbook {
                     outcome,
                     decision,
                     reason = reason(step),
-                    error.code = report.and_then(|report| report.error_code.as_deref()),
-                    http.status = report.and_then(|report| report.http_status),
+                    error.code = seen.and_then(|seen| seen.error_code.as_deref()),
+                    http.status = seen.and_then(|seen| seen.http_status),
                     receipt = receipt(concluded),
                     duration_ms = concluded.and_then(|one| millis(one.took())),
                     "{message}"
@@ -336,7 +337,10 @@ pub(super) fn receipt(concluded: Option<&Concluded>) -> Option<&str> {
     match concluded?.ending() {
         Ending::Outcome(
             Outcome::Applied { remote_id, .. } | Outcome::AlreadyExists { remote_id },
-        ) => remote_id.as_deref(),
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+        )
+        | Ending::LookedUp(Finding::Found { remote_id, .. }) => remote_id.as_deref(),
+        Ending::Outcome(_) | Ending::LookedUp(_) | Ending::Interrupted { .. } | Ending::CutOff => {
+            None
+        }
     }
 }

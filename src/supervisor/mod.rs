@@ -10,13 +10,14 @@ mod drain;
 mod held;
 mod logbook;
 mod parts;
+mod reconcile;
 mod repeats;
 mod upkeep;
 mod wait;
 
 use crate::clock::{Clock, Now, SteadyMark};
 use crate::store::{AttemptId, Concluded, Mirror, Pass, Slots, Store, StoreError};
-use call::{Ended, Tasks};
+use call::{Ended, Tasks, Told};
 use parts::Lane;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use tokio::time::Instant;
 
 pub use logbook::Logbook;
 pub use parts::Parts;
+pub use reconcile::Reconcile;
 pub use repeats::{Repeated, lines_a_minute};
 pub use wait::{Control, Pulse};
 
@@ -38,6 +40,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// How long a stop waits for calls that are under way.
     pub shutdown_grace: Duration,
+    /// Whether and how often what is blocked is looked up again by itself.
+    pub reconcile: Option<Reconcile>,
 }
 
 /// What one step did.
@@ -275,11 +279,12 @@ impl Supervisor {
 
     /// Concludes what has ended.
     fn collect(&mut self, now: Now) {
-        for Ended { attempt, report, took } in self.tasks.ended() {
+        for Ended { attempt, told, took } in self.tasks.ended() {
             self.in_flight.remove(attempt.id());
             self.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
-            let concluded = match report {
-                Some(report) => attempt.conclude(report, now, took),
+            let concluded = match told {
+                Some(Told::Delivered(report)) => attempt.conclude(report, now, took),
+                Some(Told::LookedUp(report)) => attempt.conclude_look_up(report, now, took),
                 None => attempt.cut_off(now, took),
             };
             self.unsaved.push(Arc::new(concluded));

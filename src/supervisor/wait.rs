@@ -1,5 +1,6 @@
 //! The loop round the step, and what it waits for.
 
+use super::reconcile::Rounds;
 use super::upkeep::Care;
 use super::{Parts, Supervisor};
 use crate::clock::{Clock, Now};
@@ -83,12 +84,16 @@ impl Supervisor {
     ) -> Result<(), StoreError> {
         let mut trouble: Option<Trouble> = None;
         let mut care = Care::default();
+        let mut rounds = Rounds::default();
         loop {
             pulse.beat();
             let stepped = match care.take(self.store.as_ref()).await {
                 Ok(()) => self.step_at(clock).await,
                 Err(error) => Err(error),
             };
+            if stepped.is_ok() {
+                self.look_again(&mut rounds, settings, clock.now()).await;
+            }
             let pause = match stepped {
                 Ok(progress) => {
                     if let Some(past) = trouble.take() {
@@ -137,6 +142,15 @@ impl Supervisor {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Has blocked operations looked up whose time has come.
+    async fn look_again(&mut self, rounds: &mut Rounds, settings: &super::Settings, now: Now) {
+        let (store, rules) = (self.store.as_ref(), &self.parts.rules);
+        if let Err(error) = rounds.take(store, rules, settings.reconcile, now).await {
+            let message = "what is blocked is looked up again later";
+            self.logbook.store_trouble(&error, None, message);
         }
     }
 

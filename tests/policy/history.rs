@@ -69,7 +69,7 @@ impl Delivery {
 
     pub(crate) fn spends(&self) -> u32 {
         let spends = match &self.ended {
-            None | Some((_, Ending::CutOff)) => false,
+            None | Some((_, Ending::CutOff | Ending::LookedUp(_))) => false,
             Some((_, Ending::Interrupted { .. })) => true,
             Some((_, Ending::Outcome(Outcome::NotTaken { why, .. }))) => {
                 *why != NotTakenWhy::Throttled && *why != NotTakenWhy::Stale
@@ -123,7 +123,7 @@ pub(crate) fn not_before(number: u32, ending: &Ending, ended: Timestamp) -> Opti
         Ending::Outcome(outcome) => {
             matches!(outcome, Outcome::Unknown | Outcome::InProgress { .. })
         }
-        Ending::Interrupted { .. } | Ending::CutOff => false,
+        Ending::Interrupted { .. } | Ending::CutOff | Ending::LookedUp(_) => false,
     };
     let delay = Duration::from_secs(if number % 2 == 1 { 1_000 } else { 10 });
     waits.then(|| ended.plus(delay))
@@ -204,7 +204,9 @@ fn proof(endings: &[(u32, Ending, Timestamp)], contract: &Contract) -> Option<Pr
         Ending::Outcome(Outcome::AlreadyExists { remote_id }) if proves => {
             Some((false, remote_id.clone()))
         }
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
+        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff | Ending::LookedUp(_) => {
+            None
+        }
     });
     let (replies, ids): (Vec<bool>, Vec<_>) = words.unzip();
     let by = if replies.contains(&true) { SettledBy::Reply } else { SettledBy::Policy };

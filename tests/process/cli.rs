@@ -46,12 +46,14 @@ const ATTEMPTS: &[&str] = &[
     "evidence",
 ];
 /// Commands that name an operation.
-const ON_ONE: [&[&str]; 5] = [
+const ON_ONE: [&[&str]; 7] = [
     &["show"],
     &["explain"],
     &["wait", "--timeout", "1ms"],
     &["retry"],
     &["withdraw", "--reason", "none"],
+    &["reconcile"],
+    &["resolve", "--as", "sent", "--remote-id", "7", "--evidence", "seen"],
 ];
 
 /// One operation in each state, delivered by a daemon that is gone.
@@ -291,7 +293,7 @@ fn json_is_the_whole_of_standard_output_and_uses_the_names_of_the_columns() {
     let explain = json(&["explain", &key("doubt")]);
     has_columns(&explain, OUTBOX);
     has_columns(&explain, &["row", "decision", "next_at", "gate", "verbs"]);
-    assert_eq!(explain["verbs"], serde_json::json!(["withdraw"]));
+    assert_eq!(explain["verbs"], serde_json::json!(["withdraw", "resolve"]));
     has_columns(&json(&["wait", &key("doubt")]), OUTBOX);
     let status = json(&["status"]);
     assert_eq!((&status["attention"], &status["receivers"][0]["sent"]), (&true.into(), &1.into()));

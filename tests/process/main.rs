@@ -23,6 +23,7 @@ mod logs;
 mod notify;
 mod pace;
 mod readonly;
+mod settle;
 mod signals;
 mod support;
 mod tables;

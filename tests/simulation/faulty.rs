@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use handoff::clock::{Now, SteadyMark, Steps};
 use handoff::outbox::hold::Hold;
 use handoff::outbox::rules::Rules;
-use handoff::outbox::state::Verb;
+use handoff::outbox::verbs::Deed;
 use handoff::process::ProcessGroup;
 use handoff::rusqlite::{self, ffi};
 use handoff::store::{
@@ -158,7 +158,7 @@ impl Faulty {
     async fn wait_for_the_writer(&self, rules: &Arc<Rules>, now: Now) {
         let act = Act {
             key: "none".to_owned(),
-            verb: Verb::Retry,
+            deed: Deed::Retry,
             version: 0,
             who: "nobody".to_owned(),
             reason: None,

@@ -7,6 +7,7 @@ use crate::faulty::{Fault, Why};
 use crate::time::STEP_MIN;
 use crate::world::{World, cut_off, settle, step};
 use handoff::outbox::state::Verb;
+use handoff::outbox::verbs::Deed;
 use handoff::store::{Act, Acted};
 
 /// What can happen next.
@@ -265,13 +266,15 @@ impl World {
             return;
         }
         let key = keys[self.chance.place(keys.len())].clone();
-        let verb = self.chance.pick(&[Verb::Retry, Verb::Retry, Verb::Withdraw]);
+        let deeds = [Deed::Retry, Deed::Retry, Deed::Withdraw];
+        let deed = deeds[self.chance.place(deeds.len())].clone();
+        let verb = deed.verb();
         let version = process.store.find(&key).await.unwrap().unwrap().version;
         let stale = self.chance.one_in(8);
         let version = if stale { version - 1 } else { version };
         self.note(format!("  {verb} {key} at version {version}"));
         let (who, reason) = ("ann".to_owned(), None);
-        let act = Act { key: key.clone(), verb, version, who, reason };
+        let act = Act { key: key.clone(), deed, version, who, reason };
         self.draw_faults();
         let Some(process) = &self.process else { return };
         let now = self.site.look().times.now();
@@ -287,8 +290,8 @@ impl World {
             }
         }
         let moved = match verb {
-            Verb::Retry => &mut self.moved.retried,
             Verb::Withdraw => &mut self.moved.withdrawn,
+            Verb::Retry | Verb::Reconcile | Verb::Resolve => &mut self.moved.retried,
         };
         let word = match &done {
             Some(Ok(Acted::Done(..))) => {

@@ -53,17 +53,18 @@ fn the_default_file_parses_to_exactly_the_defaults() {
 
 #[test]
 fn the_default_file_holds_every_known_key_and_no_other() {
-    // Optional keys stand there as `# key = value`; taking off the mark must give TOML.
+    // Optional keys stand there as `# key = value`, optional tables as `# [name]`; taking
+    // off the mark must give TOML.
     let keys = |line: &str| {
-        line.strip_prefix("# ")
-            .and_then(|rest| {
-                if rest.starts_with("[receivers.") && rest.ends_with(']') {
-                    return Some(true);
-                }
-                rest.split_once(" = ")
-                    .map(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
-            })
-            .unwrap_or(false)
+        let table = line.starts_with("# [") && line.ends_with(']');
+        table
+            || line
+                .strip_prefix("# ")
+                .and_then(|rest| {
+                    rest.split_once(" = ")
+                        .map(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+                })
+                .unwrap_or(false)
     };
     let text: Vec<&str> =
         DEFAULT_FILE.lines().map(|line| if keys(line) { &line[2..] } else { line }).collect();

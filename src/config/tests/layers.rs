@@ -232,7 +232,7 @@ fn names_with_hyphens_are_reached_through_the_environment() {
     );
     let line = only(load_all(None, &[("HANDOFF_RECEIVERS__CRM__TIMOUT", "1s")], &[]));
     assert!(line.contains("receivers.crm.timout: unknown key; did you mean timeout?"), "{line}");
-    let line = only(load_all(None, &[("HANDOFF_RECEIVERS__CRM__EXTENDS", "x")], &[]));
+    let line = only(load_all(None, &[("HANDOFF_RECEIVERS__CRM__EXTENDS__NAME", "1")], &[]));
     assert!(line.contains("receivers.crm.extends: not in this version"), "{line}");
 }
 

@@ -12,7 +12,6 @@ fn keys_of_later_versions_are_refused_by_name_and_their_values_never_repeated() 
         "review",
         "alerts",
         "retention",
-        "reconcile",
         "server.allowed_hosts",
         "server.tls",
         "worker.lease",
@@ -21,9 +20,6 @@ fn keys_of_later_versions_are_refused_by_name_and_their_values_never_repeated() 
         "receivers.crm.contract.scope",
         "receivers.crm.contract.conflict_detected",
         "receivers.crm.contract.caches_failures",
-        "receivers.crm.contract.look_up",
-        "receivers.crm.contract.polls",
-        "receivers.crm.contract.interval",
         "operations.create-followup.ordering",
         "operations.create-followup.marks",
         "operations.create-followup.callback",
@@ -44,7 +40,8 @@ fn an_unknown_key_is_named_with_the_nearest_and_all_known_ones() {
         (
             "nonsense",
             "unknown key; remove it; \
-             at the top there are namespace, store, server, worker, log, receivers, operations",
+             at the top there are namespace, store, server, worker, log, receivers, operations, \
+             reconcile",
         ),
         (
             "worker.pol_interval",
@@ -83,6 +80,44 @@ fn names_of_receivers_and_types_follow_the_grammar() {
 }
 
 // -- contracts
+
+#[test]
+fn look_ups_are_read_as_declared_where_the_receiver_can_be_asked() {
+    for (text, expected) in [
+        (
+            "mode = \"look_up\"\nlook_up = { polls = 2 }",
+            Contract::look_up(LookUp { polls: 2, interval: 30 * SECOND }),
+        ),
+        (
+            "mode = \"upsert\"\nwindow = \"1h\"\nlook_up = { polls = 1, interval = \"5s\" }",
+            Contract::upsert(
+                Window::For(DAY / 24),
+                Some(LookUp { polls: 1, interval: 5 * SECOND }),
+            ),
+        ),
+        (
+            "mode = \"create_only\"\nlook_up = { polls = 12 }",
+            Contract {
+                look_up: Some(LookUp { polls: 12, interval: 30 * SECOND }),
+                ..Contract::create_only(Window::For(30 * DAY), Exists::Ask)
+            },
+        ),
+    ] {
+        let simulated = "[receivers.crm]\nkind = \"simulated\"\npath = \"x\"\n";
+        let read = load_file(&format!("{simulated}[receivers.crm.contract]\n{text}\n"));
+        assert_eq!(read.unwrap().settings.receivers[0].contract, expected, "{text}");
+        let line = only(load_file(&with_contract(text)));
+        assert!(
+            line.contains("contract.look_up: ") || line.contains("contract.look_up ="),
+            "{line}"
+        );
+        assert!(line.contains("cannot be asked for a key"), "{line}");
+    }
+    let line = only(load_file(
+        "[receivers.crm]\nkind = \"simulated\"\npath = \"x\"\ncontract = { mode = \"look_up\" }\n",
+    ));
+    assert!(line.contains("look_up: missing; mode = \"look_up\" needs it"), "{line}");
+}
 
 #[test]
 fn contracts_are_read_as_declared() {
@@ -248,7 +283,7 @@ fn a_fault_that_lacks_a_key_or_has_a_senseless_one_is_refused() {
         (
             "{ on = \"sometimes\", fault = \"reject\" }",
             "faults[0].on = \"sometimes\": \
-             must be \"attempt\" or \"every\" or \"random\" or \"key\" \
+             must be \"attempt\" or \"look_up\" or \"every\" or \"random\" or \"key\" \
              or \"time\"",
         ),
         ("{ on = \"every\" }", "faults[0].fault: missing"),

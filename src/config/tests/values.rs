@@ -43,7 +43,6 @@ fn each_wrong_value_of_a_receiver_is_refused() {
         ("receivers.crm.path", "\"\"", "a text, not empty"),
         ("receivers.crm.behaviour", "\"lies\"", "must be a table"),
         ("receivers.crm.behaviour.unique", "1", "true or false"),
-        ("receivers.crm.behaviour.mode", "\"look_up\"", "not in this version"),
         ("receivers.crm.program", "[\"/bin/true\"]", "senseless for kind = \"simulated\""),
     ]);
 }
@@ -52,11 +51,10 @@ fn each_wrong_value_of_a_receiver_is_refused() {
 fn each_wrong_value_of_a_contract_is_refused() {
     refuses_each(&[
         ("receivers.crm.contract", "\"none\"", "must be a table; write [receivers.crm.contract]"),
-        ("receivers.crm.contract.mode", "\"look_up\"", "not in this version"),
         (
             "receivers.crm.contract.mode",
             "true",
-            "\"none\" or \"idempotency_key\" or \"create_only\" or \"upsert\"",
+            "\"none\" or \"look_up\" or \"idempotency_key\" or \"create_only\" or \"upsert\"",
         ),
         ("receivers.crm.contract.window", "\"always\"", "\"forever\""),
         (
@@ -69,6 +67,9 @@ fn each_wrong_value_of_a_contract_is_refused() {
         ("receivers.crm.contract.atomic", "false", "requires a settle_delay"),
         ("receivers.crm.contract.exists", "\"proof\"", "senseless without mode = \"create_only\""),
         ("receivers.crm.contract.verified", "true", "\"probe\" or \"docs\" or \"no\""),
+        ("receivers.crm.contract.look_up", "true", "must be a table"),
+        ("receivers.crm.contract.look_up.polls", "0", "from 1 to 100"),
+        ("receivers.crm.contract.look_up.polls", "13", "not be more than retry.max_attempts"),
     ]);
 }
 

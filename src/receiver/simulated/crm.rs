@@ -85,6 +85,17 @@ pub(super) enum Reply {
     Conflict,
 }
 
+/// What the CRM holds under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// No task.
+    Nothing,
+    /// One, and whether its content is the same, byte by byte.
+    One(i64, bool),
+    /// Several.
+    Several(i64),
+}
+
 /// The CRM's own database failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -160,6 +171,21 @@ impl Crm {
         Ok(Self { file, replay, connection: Arc::new(Mutex::new(connection)) })
     }
 
+    /// Says what it holds under a request's key; changes nothing.
+    pub(super) async fn look_up(&self, request: Request) -> Result<Held, String> {
+        let mut connection = Arc::clone(&self.connection).lock_owned().await;
+        let file = self.file.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let held = file.held(&mut connection, &request);
+            if held.is_err() {
+                // What stood in the way may be the connection: the next one gets a new one.
+                *connection = None;
+            }
+            held.map_err(|error| error.to_string())
+        });
+        looked.await.unwrap_or_else(|_| Err("the CRM stopped in the middle of it".to_owned()))
+    }
+
     /// Takes a request, and answers when what it did is on disk.
     ///
     /// A caller who has gone before the write takes the request with it, so that
@@ -231,6 +257,33 @@ impl File {
         let reply = step.take(&tx, request).map_err(Failure::in_doubt)?;
         tx.commit().map_err(Failure::in_doubt)?;
         Ok(reply)
+    }
+}
+
+impl File {
+    fn held(
+        &self,
+        connection: &mut Option<Connection>,
+        request: &Request,
+    ) -> rusqlite::Result<Held> {
+        let connection = match connection {
+            Some(connection) => connection,
+            None => connection.insert(self.connect()?),
+        };
+        // Compared in SQL, so that content of any type that others have put there does no harm.
+        let found: (i64, Option<i64>, Option<bool>) = connection
+            .prepare_cached(
+                "SELECT count(*), min(task_id), min(payload IS ?2) FROM tasks
+                  WHERE operation_key = ?1",
+            )?
+            .query_row((&request.key, &request.payload), |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        Ok(match found {
+            (1, Some(task), Some(same)) => Held::One(task, same),
+            (0, _, _) => Held::Nothing,
+            (count, _, _) => Held::Several(count),
+        })
     }
 }
 

@@ -1,13 +1,13 @@
 //! A person's act on one operation, bound to the version that the person saw.
 
 use super::audit::{self, Entry};
-use super::operation;
 use super::update::{Change, Update};
+use super::{meta, operation};
 use crate::clock::Now;
-use crate::outbox::policy::{Next, next};
+use crate::outbox::policy::Next;
 use crate::outbox::rules::Rules;
-use crate::outbox::state::Verb;
-use crate::outbox::verbs;
+use crate::outbox::settle::Word;
+use crate::outbox::verbs::Deed;
 use crate::store::{Act, Acted};
 use rusqlite::Connection;
 
@@ -25,17 +25,11 @@ pub(super) fn act(
     let before = audit::snapshot(&loaded.row);
     let judged = rules.judge(&loaded.row.recorded, now);
     let terms = rules.terms(&loaded.row.receiver);
-    if act.verb == Verb::Retry && !judged.around.configured {
+    if act.deed == Deed::Retry && !judged.around.configured {
         return Ok(Acted::NotConfigured(Box::new(loaded.row)));
     }
-    let state = loaded.row.state;
-    let facts = &mut loaded.row.facts;
-    let done = match act.verb {
-        Verb::Retry => verbs::retry(facts, state, &judged.around, terms, now),
-        Verb::Withdraw => {
-            verbs::withdraw(facts, state).map(|()| next(facts, &judged.around, terms, now))
-        }
-    };
+    let (state, facts) = (loaded.row.state, &mut loaded.row.facts);
+    let done = act.deed.done_to(facts, state, &act.who, &judged.around, terms, now);
     let follows: Next = match done {
         Ok(follows) => follows,
         Err(refusal) => return Ok(Acted::Refused(Box::new(loaded.row), refusal)),
@@ -49,16 +43,19 @@ pub(super) fn act(
         now: now.wall,
     };
     Update::prepare(db)?.write(&mut loaded, change)?;
+    if matches!(act.deed, Deed::Resolve(Word::NotSent { .. })) {
+        meta::keep_resolution(db, &act.key, loaded.row.version)?;
+    }
     audit::add(
         db,
         &Entry {
             at: now.wall,
             who: &act.who,
-            verb: act.verb.as_str(),
+            verb: act.deed.verb().as_str(),
             operation_key: Some(&act.key),
             reason: act.reason.as_deref(),
             before: &before,
-            after: &audit::snapshot(&loaded.row),
+            after: &audit::after(&loaded.row, &act.deed),
         },
     )?;
     Ok(Acted::Done(Box::new(loaded.row), follows))

@@ -2,8 +2,11 @@
 
 use crate::clock::Timestamp;
 use crate::outbox::payload::Fingerprint;
+use crate::outbox::settle::Word;
+use crate::outbox::verbs::Deed;
 use crate::store::OperationRow;
 use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
 
 /// The hash before the first row.
 const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -20,16 +23,33 @@ pub(super) struct Entry<'a> {
     pub(super) after: &'a str,
 }
 
-/// The part of an operation that an audit row shows before and after.
+/// The part of an operation that an audit row shows before.
 pub(super) fn snapshot(row: &OperationRow) -> String {
-    serde_json::json!({
+    shown(row).to_string()
+}
+
+/// The same after a deed, with what a person has vouched for.
+pub(super) fn after(row: &OperationRow, deed: &Deed) -> String {
+    let mut shown = shown(row);
+    if let Deed::Resolve(word) = deed {
+        shown["word"] = match word {
+            Word::Sent { remote_id } => json!({ "as": "sent", "remote_id": remote_id }),
+            Word::NotSent { looked_at, force } => {
+                json!({ "as": "not-sent", "looked_at": looked_at, "force": force })
+            }
+        };
+    }
+    shown.to_string()
+}
+
+fn shown(row: &OperationRow) -> Value {
+    json!({
         "state": row.state,
         "blocked_reason": row.blocked_reason,
         "effect": row.effect,
         "attempts": row.attempts,
         "version": row.version,
     })
-    .to_string()
 }
 
 /// Adds a row to the chain.

@@ -5,9 +5,10 @@ use super::update::{Change, Update};
 use super::versions::Versions;
 use super::{breakers, holds, rates};
 use crate::clock::{Now, Timestamp};
+use crate::outbox::facts::AttemptKind;
 use crate::outbox::hold::{self, Hold};
 use crate::outbox::key::OperationKey;
-use crate::outbox::policy::{Step, next};
+use crate::outbox::policy::{Gate, Next, Row, Step, Terms, next};
 use crate::outbox::rules::{Judged, Ready, Rules};
 use crate::store::attempt::{AttemptId, Begun};
 use crate::store::rows::Loaded;
@@ -135,7 +136,7 @@ impl<'c> Claim<'c> {
             "INSERT INTO handoff_attempts
                (operation_key, number, kind, started_at, started_steady, instance, request,
                 begun_fact)
-             VALUES (?1, ?2, 'deliver', ?3, ?4, ?5, ?6, ?7)",
+             VALUES (?1, ?2, ?8, ?3, ?4, ?5, ?6, ?7)",
         )?;
         let (update, versions) = (Update::prepare(db)?, Versions::new(db));
         let claimed = Claimed::default();
@@ -199,10 +200,18 @@ impl<'c> Claim<'c> {
         }
         let judged = self.rules.judge(&loaded.row.recorded, self.now);
         let terms = self.rules.terms(&loaded.row.receiver);
-        let follows = next(&loaded.row.facts, &judged.around, terms, self.now);
-        if let (Step::Deliver, Some(ready)) = (follows.step, &judged.ready) {
-            self.begin(loaded, &judged, ready)?;
+        let mut follows = next(&loaded.row.facts, &judged.around, terms, self.now);
+        let kind = match follows.step {
+            Step::Deliver => Some(AttemptKind::Deliver),
+            Step::Ask => Some(AttemptKind::LookUp),
+            Step::Sent | Step::Stay | Step::Wait { .. } | Step::Block(_) => None,
+        };
+        if let (Some(kind), Some(ready), true) = (kind, &judged.ready, judged.around.configured) {
+            self.begin(loaded, kind, &judged, ready)?;
             return Ok(true);
+        }
+        if follows.step == Step::Ask {
+            follows = unasked(&mut loaded, &judged, terms, self.now);
         }
         let error = match follows.step {
             Step::Block(_) => judged.fault.clone(),
@@ -227,6 +236,7 @@ impl<'c> Claim<'c> {
     fn begin(
         &mut self,
         mut loaded: Loaded,
+        kind: AttemptKind,
         judged: &Judged,
         ready: &Ready,
     ) -> Result<(), rusqlite::Error> {
@@ -234,8 +244,13 @@ impl<'c> Claim<'c> {
         let number = self.next_number.query_row([&loaded.row.operation_key], |row| row.get(0))?;
         let request = judged.around.request.clone();
         let row = &mut loaded.row;
-        row.facts.delivery_begins(number, now, request.clone());
-        row.first_attempt_at.get_or_insert(now.wall);
+        match kind {
+            AttemptKind::Deliver => {
+                row.facts.delivery_begins(number, now, request.clone());
+                row.first_attempt_at.get_or_insert(now.wall);
+            }
+            AttemptKind::LookUp => row.facts.look_up_begins(number),
+        }
         let terms = self.rules.terms(&row.receiver);
         let change = Change {
             next: next(&row.facts, &judged.around, terms, now),
@@ -254,9 +269,11 @@ impl<'c> Claim<'c> {
             self.instance,
             request.0,
             i64::try_from(loaded.row.facts.version).unwrap_or(i64::MAX),
+            kind.as_str(),
         ])?;
         self.claimed.begun.push(Begun {
             id: AttemptId { key: Arc::from(ready.key.as_str()), number },
+            kind,
             key: ready.key.clone(),
             payload: ready.payload.clone(),
             request,
@@ -266,6 +283,18 @@ impl<'c> Claim<'c> {
         });
         Ok(())
     }
+}
+
+/// What follows where a person asked for a look-up that cannot be made: it waits to
+/// be configured, or what it was before follows.
+fn unasked(loaded: &mut Loaded, judged: &Judged, terms: &Terms, now: Now) -> Next {
+    if !judged.around.configured {
+        let step = Step::Wait { gate: Gate::NotConfigured, until: None };
+        return Next { row: Row::AskNow, step };
+    }
+    loaded.row.facts.ask_now = false;
+    loaded.row.facts.version += 1;
+    next(&loaded.row.facts, &judged.around, terms, now)
 }
 
 /// The rows that are due, by due time, then by order of recording.

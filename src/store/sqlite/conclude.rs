@@ -1,14 +1,16 @@
 //! The end of an attempt: saving what came of it, once, and only if it is ours.
 
 use super::breakers::Breakers;
-use super::holds;
-use super::operation;
 use super::update::{Change, Update};
+use super::words::{asked, error_text, named_id};
+use super::{holds, meta, operation};
 use crate::clock::{Now, Timestamp};
-use crate::outbox::facts::{Ended, Possible, RequestFingerprint};
-use crate::outbox::outcome::{Ending, NotBefore, Outcome, OutcomeKind, Report};
+use crate::outbox::facts::{AttemptKind, Ended, Possible, RequestFingerprint};
+use crate::outbox::look_up::LookedUp;
+use crate::outbox::outcome::{Ending, Outcome, OutcomeKind, Seen};
 use crate::outbox::rules::Rules;
 use crate::outbox::state::State;
+use crate::store::OperationRow;
 use crate::store::rows::Loaded;
 use crate::store::{AttemptId, Concluded, Event};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -20,7 +22,7 @@ pub(super) struct End<'a> {
     /// The process that made the attempt.
     pub(super) instance: &'a str,
     pub(super) ending: &'a Ending,
-    pub(super) report: Option<&'a Report>,
+    pub(super) seen: Option<&'a Seen>,
     pub(super) ended: Now,
     pub(super) took: Option<Duration>,
     /// It has to be tried alone from now on.
@@ -33,7 +35,7 @@ impl<'a> From<&'a Concluded> for End<'a> {
             id: &concluded.begun.id,
             instance: &concluded.begun.instance,
             ending: &concluded.ending,
-            report: concluded.report.as_ref(),
+            seen: concluded.seen.as_ref(),
             ended: concluded.ended,
             took: Some(concluded.took),
             suspect: false,
@@ -43,11 +45,32 @@ impl<'a> From<&'a Concluded> for End<'a> {
 
 /// What is stored of the attempt that ends.
 struct Open {
+    kind: AttemptKind,
+    /// The fact that it began with.
+    begun: i64,
     outcome: Option<OutcomeKind>,
     started: Timestamp,
     request: RequestFingerprint,
     spent: u32,
 }
+
+/// What the end of an attempt has added.
+struct Added {
+    event: Event,
+    cost: Cost,
+}
+
+/// What an end is worth to its operation.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// It is no absence, or one that counts.
+    counts: bool,
+    /// What it takes from the budget.
+    spent: u32,
+}
+
+/// The code of an absence that proves nothing: looked for too early, or elsewhere.
+const NOT_COUNTED: &str = "not_counted";
 
 /// Saves ends of attempts. Its statements are looked up once for a whole group.
 pub(super) struct Saving<'c> {
@@ -85,16 +108,17 @@ impl<'c> Saving<'c> {
             Some(earlier) if earlier.is_provisional() && !end.ending.kind().is_provisional() => {}
             Some(earlier) if earlier == end.ending.kind() => return Ok(None),
             // A success is never thrown away, whatever was believed before.
-            Some(_) if end.ending.kind() == OutcomeKind::Applied => {}
+            Some(_) if matches!(end.ending.kind(), OutcomeKind::Applied | OutcomeKind::Found) => {}
             Some(_) => return Ok(Some(Event::Fenced { id: end.id.clone() })),
         }
         let Some(mut loaded) = operation::by_key(self.db, &end.id.key)? else { return Ok(None) };
-        let (event, spent) = match self.add_to_facts(end, &attempt, &mut loaded)? {
-            Some((event, spent)) => (Some(event), spent),
-            None => (None, end.ending.spends()),
+        let added = self.add_to_facts(end, &attempt, &mut loaded)?;
+        let cost = match &added {
+            Some(added) => added.cost,
+            None => Cost { counts: true, spent: spends(end, &attempt) },
         };
-        self.close(end, loaded.row.facts.version, spent, attempt.outcome.is_some())?;
-        Ok(event)
+        self.close(end, &attempt, loaded.row.facts.version, cost)?;
+        Ok(added.map(|added| added.event))
     }
 
     /// Saves the end of an attempt whose operation nobody has touched since it began:
@@ -111,17 +135,19 @@ impl<'c> Saving<'c> {
         let end: End<'_> = concluded.into();
         let begun = &concluded.begun;
         let attempt = Open {
+            kind: begun.kind,
+            begun: i64::MAX,
             outcome: None,
             started: begun.started.steady,
             request: begun.request.clone(),
             spent: 0,
         };
         let mut loaded = begun.operation.clone();
-        let Some((event, spent)) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
+        let Some(added) = self.add_to_facts(&end, &attempt, &mut loaded)? else {
             return self.save(&end);
         };
-        match self.close(&end, loaded.row.facts.version, spent, false)? {
-            1 => Ok(Some(event)),
+        match self.close(&end, &attempt, loaded.row.facts.version, added.cost)? {
+            1 => Ok(Some(added.event)),
             none => Err(rusqlite::Error::StatementChangedRows(none)),
         }
     }
@@ -133,35 +159,36 @@ impl<'c> Saving<'c> {
         end: &End<'_>,
         attempt: &Open,
         loaded: &mut Loaded,
-    ) -> Result<Option<(Event, u32)>, rusqlite::Error> {
+    ) -> Result<Option<Added>, rusqlite::Error> {
         let row = &mut loaded.row;
         let terms = self.rules.terms(&row.receiver);
-        let has_others = row.facts.has_others(attempt.outcome);
-        let others = if has_others { others(self.db, end.id)? } else { None };
         let had_receipt = row.facts.proof.as_ref().and_then(|proof| proof.remote_id.clone());
         let was_withdrawn = row.facts.withdrawn && row.state != State::Sent;
-        let (tries, key) = (row.facts.tries, row.operation_key.as_str());
-        let (retry, seed) = (&terms.retry, self.rules.seed);
-        let not_before = retry.not_before(end.ending, tries, end.ended.wall, seed, key);
-        let capped = asked(end.ending).is_some_and(|asked| retry.bites(asked, end.ended.wall));
-        let ended = Ended {
-            number: end.id.number,
-            started: attempt.started,
-            ended: end.ended.steady,
-            request: attempt.request.clone(),
-            ending: end.ending,
-            had_spent: attempt.spent,
-            not_before,
+        let capped =
+            asked(end.ending).is_some_and(|asked| terms.retry.bites(asked, end.ended.wall));
+        let cost = match attempt.kind {
+            AttemptKind::Deliver => {
+                Cost { counts: true, spent: self.delivery_ends(end, attempt, row)? }
+            }
+            AttemptKind::LookUp => {
+                let looked_up = LookedUp {
+                    number: end.id.number,
+                    started: attempt.started,
+                    ended: end.ended.wall,
+                    request: &attempt.request,
+                    ending: end.ending,
+                };
+                let (seed, key) = (self.rules.seed, &row.operation_key);
+                let counts = row.facts.look_up_ends(&looked_up, terms, seed, key);
+                Cost { counts, spent: spends(end, attempt) }
+            }
         };
-        row.facts.delivery_ends(&ended, others, &terms.contract);
-        let spent = self.spent(end, attempt, &row.receiver)?;
-        row.facts.give_back(end.ending.spends().saturating_sub(spent));
         let (follows, judged) = self.rules.follow(&row.facts, &row.recorded, end.ended);
         let change = Change {
             next: follows,
             ready: judged.as_ref().and_then(|judged| judged.ready.as_ref()),
             effect: row.facts.effect(&terms.contract),
-            error: Some(error_text(end)),
+            error: Some(error_text(end, attempt.kind)),
             suspect: end.suspect,
             now: end.ended.wall,
         };
@@ -172,7 +199,7 @@ impl<'c> Saving<'c> {
             let span = (attempt.started, end.ended);
             let receiver = &loaded.row.receiver;
             self.breakers.hear(self.db, self.rules, receiver, end.ending, span)?;
-            holds::hear(self.db, receiver, retry, end.ending, end.ended)?;
+            holds::hear(self.db, receiver, &terms.retry, end.ending, end.ended)?;
         }
         let sent = loaded.row.state == State::Sent;
         let named_id = named_id(end.ending);
@@ -189,7 +216,7 @@ impl<'c> Saving<'c> {
             after_withdrawal: sent && was_withdrawn,
             retry_after_capped: capped,
         };
-        Ok(Some((event, spent)))
+        Ok(Some(Added { event, cost }))
     }
 
     /// What this end costs its operation. A probe was tried for all others as well:
@@ -208,16 +235,57 @@ impl<'c> Saving<'c> {
         Ok(end.ending.spends())
     }
 
-    /// Ends the attempt, whether or not it `has_ended` before. Returns how many did.
+    /// A delivery's end becomes a fact. Returns what it costs.
+    fn delivery_ends(
+        &mut self,
+        end: &End<'_>,
+        attempt: &Open,
+        row: &mut OperationRow,
+    ) -> Result<u32, rusqlite::Error> {
+        let terms = self.rules.terms(&row.receiver);
+        let has_others = row.facts.has_others(attempt.outcome);
+        let resolved = if has_others || attempt.outcome.is_some() {
+            meta::resolution(self.db, &end.id.key)?
+        } else {
+            // A person resolves nothing while it is under way.
+            0
+        };
+        if attempt.begun <= resolved {
+            row.facts.resolved_delivery_ends(end.ending, &terms.contract);
+            return Ok(spends(end, attempt));
+        }
+        let others = if has_others { others(self.db, end.id, resolved)? } else { None };
+        let (tries, key) = (row.facts.tries, row.operation_key.as_str());
+        let (retry, seed) = (&terms.retry, self.rules.seed);
+        let not_before = retry.not_before(end.ending, tries, end.ended.wall, seed, key);
+        let ended = Ended {
+            number: end.id.number,
+            started: attempt.started,
+            ended: end.ended.steady,
+            request: attempt.request.clone(),
+            ending: end.ending,
+            had_spent: attempt.spent,
+            not_before,
+        };
+        row.facts.delivery_ends(&ended, others, &terms.contract);
+        let spent = self.spent(end, attempt, &row.receiver)?;
+        row.facts.give_back(end.ending.spends().saturating_sub(spent));
+        Ok(spent)
+    }
+
+    /// Ends the attempt, whether or not it has ended before. Returns how many did.
     fn close(
         &mut self,
         end: &End<'_>,
+        attempt: &Open,
         version: u64,
-        spent: u32,
-        has_ended: bool,
+        cost: Cost,
     ) -> Result<usize, rusqlite::Error> {
-        let alone = matches!(end.ending, Ending::Interrupted { alone: true });
-        let report = end.report;
+        let delivers = attempt.kind == AttemptKind::Deliver;
+        let alone = delivers && matches!(end.ending, Ending::Interrupted { alone: true });
+        let seen = end.seen;
+        let ignored =
+            (end.ending.kind() == OutcomeKind::Absent && !cost.counts).then_some(NOT_COUNTED);
         self.close.execute(params![
             end.id.key,
             end.id.number,
@@ -225,28 +293,41 @@ impl<'c> Saving<'c> {
             end.ended.wall.as_millis(),
             end.ended.steady.as_millis(),
             end.ending.kind().as_str(),
-            report.and_then(|report| report.error_code.as_deref()),
-            report.and_then(|report| report.http_status),
-            report.and_then(|report| report.request_sent),
+            ignored.or(seen.and_then(|seen| seen.error_code.as_deref())),
+            seen.and_then(|seen| seen.http_status),
+            seen.and_then(|seen| seen.request_sent),
             end.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
-            report.and_then(|report| report.evidence.as_deref()),
+            seen.and_then(|seen| seen.evidence.as_deref()),
             named_id(end.ending),
-            spent,
+            cost.spent,
             alone,
             i64::try_from(version).unwrap_or(i64::MAX),
-            has_ended,
+            attempt.outcome.is_some(),
         ])
+    }
+}
+
+/// What such an end costs: a look-up costs nothing.
+fn spends(end: &End<'_>, attempt: &Open) -> u32 {
+    match attempt.kind {
+        AttemptKind::Deliver => end.ending.spends(),
+        AttemptKind::LookUp => 0,
     }
 }
 
 fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite::Error> {
     db.prepare_cached(
-        "SELECT outcome, started_steady, request, spent FROM handoff_attempts
+        "SELECT outcome, started_steady, request, spent, kind, begun_fact
+           FROM handoff_attempts
           WHERE operation_key = ?1 AND number = ?2 AND instance = ?3",
     )?
     .query_row(params![end.id.key, end.id.number, end.instance], |row| {
         let outcome: Option<String> = row.get(0)?;
+        let kind: String = row.get(4)?;
         Ok(Open {
+            // What nobody can read may have acted.
+            kind: AttemptKind::parse(&kind).unwrap_or(AttemptKind::Deliver),
+            begun: row.get(5)?,
             // A word that nobody knows is not provisional: nothing replaces it.
             outcome: outcome
                 .map(|text| OutcomeKind::parse(&text).unwrap_or(OutcomeKind::Unexpected)),
@@ -258,16 +339,21 @@ fn open_attempt(db: &Connection, end: &End<'_>) -> Result<Option<Open>, rusqlite
     .optional()
 }
 
-/// The other deliveries of the operation that may have acted, folded.
-fn others(db: &Connection, id: &AttemptId) -> Result<Option<Possible>, rusqlite::Error> {
+/// The other deliveries of the operation since the fact `resolved` that may have
+/// acted, folded.
+fn others(
+    db: &Connection,
+    id: &AttemptId,
+    resolved: i64,
+) -> Result<Option<Possible>, rusqlite::Error> {
     let mut read = db.prepare_cached(
         "SELECT started_steady, coalesce(finished_steady, started_steady), request
            FROM handoff_attempts
-          WHERE operation_key = ?1 AND number <> ?2 AND kind = 'deliver'
+          WHERE operation_key = ?1 AND number <> ?2 AND kind = 'deliver' AND begun_fact > ?3
             AND (outcome IS NULL OR outcome IN
                  ('already_exists', 'in_progress', 'unknown', 'interrupted', 'cut_off'))",
     )?;
-    let rows = read.query_map(params![id.key, id.number], |row| {
+    let rows = read.query_map(params![id.key, id.number, resolved], |row| {
         let since = Timestamp::from_millis(row.get(0)?);
         let until = Timestamp::from_millis(row.get(1)?);
         Ok(Possible::delivery(since, until, RequestFingerprint(row.get(2)?)))
@@ -281,42 +367,4 @@ fn others(db: &Connection, id: &AttemptId) -> Result<Option<Possible>, rusqlite:
         });
     }
     Ok(all)
-}
-
-/// The pause that the receiver asked for.
-fn asked(ending: &Ending) -> Option<NotBefore> {
-    match ending {
-        Ending::Outcome(
-            Outcome::NotTaken { not_before, .. } | Outcome::InProgress { not_before },
-        ) => *not_before,
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
-    }
-}
-
-/// The id that an answer names.
-fn named_id(ending: &Ending) -> Option<&str> {
-    match ending {
-        Ending::Outcome(
-            Outcome::Applied { remote_id, .. } | Outcome::AlreadyExists { remote_id },
-        ) => remote_id.as_deref(),
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => None,
-    }
-}
-
-/// The end in words, for `last_error`.
-fn error_text(end: &End<'_>) -> String {
-    let mut text = match end.ending {
-        Ending::Interrupted { .. } => "interrupted: the process ended during the call".to_owned(),
-        Ending::CutOff => "cut_off: the daemon stopped before the answer came".to_owned(),
-        Ending::Outcome(_) => end.ending.kind().to_string(),
-    };
-    if let Some(report) = end.report {
-        if let Some(code) = &report.error_code {
-            text.push_str(&format!(": {code}"));
-        }
-        if let Some(evidence) = &report.evidence {
-            text.push_str(&format!(" ({evidence})"));
-        }
-    }
-    text
 }

@@ -102,7 +102,9 @@ pub(super) fn hear(
             why: NotTakenWhy::Throttled,
             not_before: Some(asked),
         }) => (HeldBy::RetryAfter, Some(retry.capped(*asked, now.wall)), "it asked for a pause"),
-        Ending::Outcome(_) | Ending::Interrupted { .. } | Ending::CutOff => return Ok(()),
+        Ending::Outcome(_) | Ending::LookedUp(_) | Ending::Interrupted { .. } | Ending::CutOff => {
+            return Ok(());
+        }
     };
     if until.is_some_and(|until| until <= now.wall) {
         return Ok(());

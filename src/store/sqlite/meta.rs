@@ -1,4 +1,5 @@
-//! Small things that outlive a process: where the clocks stood.
+//! Small things that outlive a process: where the clocks stood, and from which fact on
+//! attempts count after a person's word that nothing had happened.
 
 use crate::clock::{SteadyMark, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -34,6 +35,30 @@ pub(super) fn read_mark(db: &Connection) -> Result<Option<SteadyMark>, rusqlite:
         .query_row([STEADY], |row| row.get(0))
         .optional()?;
     Ok(value.as_deref().and_then(parse_mark))
+}
+
+/// Keeps which fact was a person's word that none of the attempts so far has acted.
+pub(super) fn keep_resolution(
+    db: &Connection,
+    key: &str,
+    version: u64,
+) -> Result<(), rusqlite::Error> {
+    db.prepare_cached(
+        "INSERT INTO handoff_meta (name, value) VALUES ('not_sent ' || ?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )?
+    .execute(params![key, version.to_string()])?;
+    Ok(())
+}
+
+/// The last such fact of an operation; 0 if there is none. What cannot be read is
+/// none: more attempts may then have acted, not fewer.
+pub(super) fn resolution(db: &Connection, key: &str) -> Result<i64, rusqlite::Error> {
+    let value: Option<String> = db
+        .prepare_cached("SELECT value FROM handoff_meta WHERE name = 'not_sent ' || ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Ok(value.and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
 fn parse_mark(value: &str) -> Option<SteadyMark> {

@@ -23,6 +23,7 @@ mod recover;
 mod steps;
 mod update;
 mod versions;
+mod words;
 mod writer;
 
 pub use connection::Access;

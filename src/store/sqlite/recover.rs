@@ -3,7 +3,9 @@
 use super::conclude::{End, Saving};
 use super::steps;
 use crate::clock::{Now, SteadyMark};
-use crate::outbox::outcome::{Ending, NotTakenWhy, Report};
+use crate::outbox::facts::AttemptKind;
+use crate::outbox::look_up::LookUpReport;
+use crate::outbox::outcome::{Ending, NotTakenWhy, Report, Seen};
 use crate::outbox::rules::Rules;
 use crate::process::ProcessGroup;
 use crate::store::{AttemptId, Event, Recovered};
@@ -17,12 +19,13 @@ struct LeftOpen {
     instance: String,
     suspect: bool,
     process: Option<String>,
+    kind: AttemptKind,
 }
 
 /// Every attempt that is open in the database.
 fn left_open(db: &Connection) -> Result<Vec<LeftOpen>, rusqlite::Error> {
     let mut read = db.prepare_cached(
-        "SELECT o.operation_key, o.open_number, t.instance, o.suspect, t.process
+        "SELECT o.operation_key, o.open_number, t.instance, o.suspect, t.process, t.kind
            FROM handoff_outbox AS o
            JOIN handoff_attempts AS t
              ON t.operation_key = o.operation_key AND t.number = o.open_number
@@ -34,6 +37,11 @@ fn left_open(db: &Connection) -> Result<Vec<LeftOpen>, rusqlite::Error> {
             instance: lossy(row, 2)?.unwrap_or_default(),
             suspect: row.get(3)?,
             process: lossy(row, 4)?,
+            kind: match lossy(row, 5)?.as_deref() {
+                Some("look_up") => AttemptKind::LookUp,
+                // What nobody can read may have acted.
+                _ => AttemptKind::Deliver,
+            },
         })
     })?;
     rows.collect()
@@ -79,7 +87,7 @@ pub(super) fn recover(
             id: &left.id,
             instance: &left.instance,
             ending: &ending,
-            report: None,
+            seen: None,
             ended: now,
             took: None,
             suspect: true,
@@ -97,7 +105,9 @@ fn restore_lost_attempts(db: &Connection, now: Now) -> Result<(), rusqlite::Erro
     db.prepare_cached(
         "INSERT INTO handoff_attempts
            (operation_key, number, kind, started_at, started_steady, instance, request, begun_fact)
-         SELECT o.operation_key, o.open_number, 'deliver', ?1, ?2, 'unknown', '', o.version
+         SELECT o.operation_key, o.open_number,
+                CASE WHEN o.open_kind = 'look_up' THEN 'look_up' ELSE 'deliver' END,
+                ?1, ?2, 'unknown', '', o.version
            FROM handoff_outbox AS o
           WHERE o.open_number IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM handoff_attempts AS t
@@ -127,19 +137,25 @@ pub(super) fn disown(
     holding: &BTreeSet<AttemptId>,
     now: Now,
 ) -> Result<Vec<Event>, rusqlite::Error> {
-    let report = Report::not_taken(NotTakenWhy::Stale, "not_begun");
-    let ending = Ending::Outcome(report.outcome.clone());
+    let not_taken = Report::not_taken(NotTakenWhy::Stale, "not_begun");
+    let delivery: (Ending, Seen) = (Ending::Outcome(not_taken.outcome.clone()), not_taken.into());
+    let unasked = LookUpReport::cannot_tell("not_begun");
+    let look_up: (Ending, Seen) = (Ending::LookedUp(unasked.finding.clone()), unasked.into());
     let mut saving = Saving::prepare(db, rules)?;
     let mut events = Vec::new();
     for left in left_open(db)? {
         if left.instance != instance || holding.contains(&left.id) {
             continue;
         }
+        let (ending, seen) = match left.kind {
+            AttemptKind::Deliver => &delivery,
+            AttemptKind::LookUp => &look_up,
+        };
         let end = End {
             id: &left.id,
             instance,
-            ending: &ending,
-            report: Some(&report),
+            ending,
+            seen: Some(seen),
             ended: now,
             took: None,
             suspect: left.suspect,

@@ -100,7 +100,10 @@ pub(super) fn bring_forward(
 ) -> Result<usize, rusqlite::Error> {
     let mut changed = 0;
     for (receiver, known) in &rules.receivers {
-        let latest = now.wall.plus(known.terms.retry.longest()).as_millis();
+        let look_up = known.terms.contract.look_up.as_ref();
+        let interval = look_up.map(|look_up| look_up.interval).unwrap_or_default();
+        let longest = known.terms.retry.longest().max(interval);
+        let latest = now.wall.plus(longest).as_millis();
         for suspect in [false, true] {
             changed += db
                 .prepare_cached(

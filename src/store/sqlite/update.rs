@@ -89,6 +89,10 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
         row.last_error = Some(error.clone());
     }
     row.blocked_reason = None;
+    if facts.proof.is_none() && change.next.step != Step::Sent {
+        // A person's word may have been taken back.
+        (row.remote_id, row.settled_by, row.sent_at) = (None, None, None);
+    }
     match change.next.step {
         Step::Sent => {
             row.state = State::Sent;
@@ -113,14 +117,9 @@ fn settle(row: &mut OperationRow, change: &Change<'_>) {
             row.blocked_reason = Some(reason);
             row.due_at = None;
         }
-        Step::Deliver => {
+        Step::Deliver | Step::Ask => {
             row.state = State::Pending;
             row.due_at = Some(change.now);
-        }
-        // No receiver of this version can be asked: it waits for one that can.
-        Step::Ask => {
-            row.state = State::Pending;
-            row.due_at = None;
         }
         Step::Wait { gate, until } => {
             row.state = State::Pending;

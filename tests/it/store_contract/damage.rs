@@ -5,7 +5,8 @@ use crate::support::place::text;
 use crate::support::site::{TITLE, payload};
 use crate::support::{Place, Value, World, crm, history, key};
 use handoff::outbox::outcome::Report;
-use handoff::outbox::state::{BlockReason, Effect, State, Verb};
+use handoff::outbox::state::{BlockReason, Effect, State};
+use handoff::outbox::verbs::Deed;
 use handoff::store::Acted;
 
 /// A type of this name, version and receiver, with more keys.
@@ -205,12 +206,12 @@ pub(super) async fn an_invalid_row_is_delivered_after_it_was_mended_and_retried(
     world.site.tamper(&insert(&key, &format!("'{long}'")));
     world.turn().await;
     blocked_as_invalid(&world, &key, Effect::None).await;
-    assert!(matches!(world.act(&key, Verb::Retry).await, Acted::Refused(..)));
+    assert!(matches!(world.act(&key, Deed::Retry).await, Acted::Refused(..)));
     std::fs::write(world.site.path("loose.json"), r#"{"type":"object"}"#).unwrap();
     let loose = kind("create-followup", 1, "crm", "");
     let loose = loose.replace("builtin:create-followup", "FOLDER/loose.json");
     world.reconfigure(&format!("{}{loose}", crm(KEYED, "", ""))).await;
-    assert!(matches!(world.act(&key, Verb::Retry).await, Acted::Done(..)));
+    assert!(matches!(world.act(&key, Deed::Retry).await, Acted::Done(..)));
     world.turn().await;
     assert_eq!(world.row(&key).await.state, State::Sent);
     let sent = world.site.crm("SELECT payload FROM tasks");

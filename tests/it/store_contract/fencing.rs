@@ -5,7 +5,8 @@ use crate::support::place::text;
 use crate::support::world::TOOK;
 use crate::support::{Place, World, crm, history};
 use handoff::outbox::outcome::{NotTakenWhy, Outcome, Report};
-use handoff::outbox::state::{State, Verb};
+use handoff::outbox::state::State;
+use handoff::outbox::verbs::Deed;
 use handoff::store::{Acted, Attempt, Concluded, Event};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +113,7 @@ pub(super) async fn a_late_success_makes_it_sent_whatever_it_is(place: &'static 
 pub(super) async fn a_late_success_after_a_withdrawal_is_sent_and_said(place: &'static dyn Place) {
     let (world, late) = half_dead(place, NONE).await;
     let key = crate::support::key("case-104");
-    let acted = world.act(&key, Verb::Withdraw).await;
+    let acted = world.act(&key, Deed::Withdraw).await;
     assert!(matches!(acted, Acted::Done(..)), "{acted:?}");
     assert_eq!(world.site.standing().0, "withdrawn");
     let events = world.save(&[world.conclude(late, Report::applied(Some("7".into())))]).await;

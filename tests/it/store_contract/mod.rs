@@ -9,6 +9,8 @@ mod crashes;
 mod damage;
 mod faults;
 mod fencing;
+mod look_ups;
+mod settling;
 mod time;
 mod verbs;
 
@@ -120,6 +122,34 @@ store_contract! {
             a_reply_that_takes_too_long_is_unknown,
             every_crash_ends_as_its_contract_says,
             a_crm_that_lies_about_its_keys_shows_as_two_tasks,
+        }
+        look_ups {
+            a_lost_reply_is_looked_up_and_settled_without_a_second_task,
+            a_look_up_begins_only_when_the_receiver_can_act_no_more,
+            each_finding_ends_as_the_table_says,
+            an_absence_is_believed_after_the_declared_look_ups_and_licenses_no_repeat,
+            a_look_up_that_cannot_tell_is_made_again_as_often_as_the_budget_says,
+            a_receiver_that_acts_late_is_found_by_the_second_look_up,
+            several_records_or_other_content_block_as_a_conflict,
+            what_a_person_has_edited_is_not_overwritten_by_a_repeat,
+            what_was_never_made_is_delivered_after_an_absence_where_a_repeat_is_allowed,
+            a_look_up_of_a_dead_process_changes_nothing_and_is_made_again,
+            an_absence_at_another_account_proves_nothing,
+        }
+        settling {
+            a_reconciliation_looks_once_and_settles_what_is_found,
+            a_reconciliation_that_finds_nothing_leaves_it_with_the_person,
+            what_is_withdrawn_is_sent_if_a_look_up_finds_it_and_that_is_said,
+            no_reconciliation_where_the_receiver_cannot_be_asked,
+            a_look_up_that_can_no_longer_be_made_is_not_waited_for,
+            a_person_vouches_for_what_was_sent_and_a_reply_outranks_it,
+            not_sent_begins_anew_with_the_same_key_and_payload,
+            whoever_looked_too_early_is_refused_unless_it_is_forced,
+            a_persons_own_word_can_be_taken_back_and_no_others,
+            an_earlier_attempt_that_answers_after_not_sent_changes_no_doubt_of_a_later_one,
+            a_success_after_not_sent_and_another_delivery_is_two_receipts,
+            the_same_word_said_twice_is_refused_the_second_time,
+            an_absence_that_was_looked_for_too_early_counts_for_nothing,
         }
         verbs {
             a_retry_is_one_more_delivery_after_the_budget,

@@ -187,6 +187,11 @@ impl Site {
         db.execute(insert, [key, payload]).unwrap();
     }
 
+    /// Changes the CRM behind our back.
+    pub(crate) fn change_crm(&self, sql: &str) {
+        connect(&self.path("crm.db")).execute_batch(sql).unwrap();
+    }
+
     /// Everything that is stored.
     pub(crate) fn stored(&self) -> Stored {
         Stored {

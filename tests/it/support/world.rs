@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use handoff::Recorded;
 use handoff::clock::{Now, Timestamp, wall};
 use handoff::jitter::Seed;
+use handoff::outbox::facts::AttemptKind;
+use handoff::outbox::look_up::{Finding, LookUpReport};
 use handoff::outbox::outcome::Report;
 use handoff::outbox::rules::Rules;
-use handoff::outbox::state::Verb;
+use handoff::outbox::verbs::Deed;
 use handoff::process::ProcessGroup;
 use handoff::receiver::{Journal, NotKept, Registry};
 use handoff::store::{
@@ -182,16 +184,34 @@ impl World {
     }
 
     /// Does what a person asks who has just looked.
-    pub(crate) async fn act(&self, key: &str, verb: Verb) -> Acted {
+    pub(crate) async fn act(&self, key: &str, deed: Deed) -> Acted {
         let version = self.row(key).await.version;
         let (who, reason) = ("ann".to_owned(), Some("because".to_owned()));
-        let act = Act { key: key.to_owned(), verb, version, who, reason };
+        let act = Act { key: key.to_owned(), deed, version, who, reason };
         self.store.act(&self.rules, act, self.now).await.unwrap()
+    }
+
+    /// Asks the look-up's receiver.
+    pub(crate) async fn ask(&self, attempt: &Attempt) -> LookUpReport {
+        self.registry.get(attempt.receiver()).unwrap().look_up(attempt, &NoJournal).await
+    }
+
+    /// Ends a look-up with this report; not saved yet.
+    pub(crate) fn found(&self, attempt: Attempt, report: LookUpReport) -> Arc<Concluded> {
+        Arc::new(attempt.conclude_look_up(report, self.now, TOOK))
+    }
+
+    /// Begins the one look-up that is due and ends it with this finding.
+    pub(crate) async fn look_up(&self, finding: Finding) -> Vec<Event> {
+        let attempt = self.begin_one().await;
+        assert_eq!(attempt.kind(), AttemptKind::LookUp);
+        self.save(&[self.found(attempt, LookUpReport::new(finding))]).await
     }
 
     /// Begins the one attempt that is due and ends it with this report.
     pub(crate) async fn attempt(&self, report: Report) -> Vec<Event> {
         let attempt = self.begin_one().await;
+        assert_eq!(attempt.kind(), AttemptKind::Deliver);
         self.save(&[self.conclude(attempt, report)]).await
     }
 }
