@@ -164,6 +164,9 @@ fn describe_history(history: &[AttemptRow]) -> String {
     table(&heading, &rows, |_, _, cell| cell)
 }
 
+/// What to do about an operation whose receiver is held.
+const HELD_ADVICE: &str = "it waits until the hold of its receiver ends; handoff resume ends it";
+
 #[derive(Serialize)]
 struct Explained<'a> {
     #[serde(flatten)]
@@ -206,7 +209,10 @@ pub(super) async fn explain(global: &Global, key: &str) -> Result<Exit, Failure>
         hold,
         verbs: &verbs,
         fault: judged.fault.as_deref(),
-        advice: advice(row.state, row.blocked_reason, row.effect),
+        advice: match hold {
+            Some(_) if row.state == State::Pending => HELD_ADVICE,
+            Some(_) | None => advice(row.state, row.blocked_reason, row.effect),
+        },
     };
     let text = sentences(&row, &explained, &judged.around, follows);
     session.output.result(&explained, &text)?;
