@@ -198,3 +198,38 @@ async fn no_more_begins_than_the_rate_allows_also_after_a_restart_and_an_outage(
     let sent = "SELECT count(*) FROM handoff_outbox WHERE state = 'sent'";
     assert!(count(&world, sent).contains("30"));
 }
+
+const LOOK_UP: &str =
+    r#"mode = "look_up", settle_delay = "5s", look_up = { polls = 1, interval = "1s" }"#;
+
+#[tokio::test]
+async fn a_held_receiver_is_not_looked_up_until_it_is_released() {
+    let lost = r#"{ on = "attempt", n = 1, fault = "lose_reply" }"#;
+    let mut world = World::new(&crm(LOOK_UP, lost, "")).await;
+    let key = world.approve("case-104").await;
+    world.turn().await;
+    world.store.pause(by_ann(), world.now).await.unwrap();
+    world.pass_time(HOUR);
+    assert!(world.turn().await.is_idle());
+    assert_eq!(world.row(&key).await.state, State::Pending);
+    world.store.resume(by_ann(), world.now).await.unwrap();
+    world.turn().await;
+    let row = world.row(&key).await;
+    assert_eq!((row.state, row.settled_by.as_deref()), (State::Sent, Some("look_up")));
+}
+
+#[tokio::test]
+async fn look_ups_that_fail_open_no_breaker() {
+    let down = r#"{ on = "attempt", n = 1, fault = "lose_reply" },
+                  { on = "look_up", fault = "unreachable" }"#;
+    let mut world = World::new(&with_breaker(LOOK_UP, down)).await;
+    let key = world.approve("case-104").await;
+    world.turn().await;
+    for asked in 1..=4 {
+        world.pass_time(Duration::from_secs(60));
+        world.turn().await;
+        let history = world.store.history(&key).await.unwrap();
+        assert_eq!(history.len(), 1 + asked, "it was looked up");
+        assert_eq!(world.store.holds(world.now).await.unwrap(), []);
+    }
+}
