@@ -87,7 +87,7 @@ fn what_fell_due_while_the_machine_was_suspended_is_delivered_at_once_and_once()
     let settings = format!(
         "[receivers.crm]\nkind = \"simulated\"\npath = \"crm.db\"\n{late}\n\
          contract = {{ mode = \"idempotency_key\", window = \"forever\" }}\n\
-         retry = {{ initial = \"4s\" }}\n"
+         retry = {{ initial = \"4s\" }}\ncircuit_breaker = {{ failures = 0 }}\n"
     );
     let Some(machine) = Machine::serving(&settings) else { return };
     let keys: Vec<String> = (0..20).map(|n| machine.record(&format!("case-{n}"))).collect();
