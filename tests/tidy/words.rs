@@ -3,16 +3,23 @@
 use super::Finding;
 use super::source::{lines_with, lines_with_word};
 
-/// Code that is unfinished, left over or switched off.
+/// Code that is unfinished, left over or switched off. Each is written in two pieces,
+/// so that no place of this list is one of those it looks for.
 const LEFTOVERS: &[(&str, &str)] = &[
-    ("todo!", "finish it, or leave it out and say so in the docs"),
-    ("unimplemented!", "finish it, or make the type refuse the case"),
-    ("dbg!", "take it out, or log an event"),
-    ("#[ignore", "mend the test or delete it; a long one reads HANDOFF_TEST_LONG"),
-    ("#[should_panic", "assert on the error: here a panic of any kind would pass"),
-    ("#[allow(", "write #[expect(…, reason = \"…\")], which tells when it is needed no longer"),
-    ("#![allow(", "write #![expect(…, reason = \"…\")], which tells when it is needed no longer"),
-    ("thread::sleep", "wait for an event, or on a timer that can be ended"),
+    (concat!("to", "do!"), "finish it, or leave it out and say so in the docs"),
+    (concat!("unimple", "mented!"), "finish it, or make the type refuse the case"),
+    (concat!("d", "bg!"), "take it out, or log an event"),
+    (concat!("#[", "ignore"), "mend the test or delete it; a long one reads HANDOFF_TEST_LONG"),
+    (concat!("#[", "should_panic"), "assert on the error: here a panic of any kind would pass"),
+    (
+        concat!("#[", "allow("),
+        "write #[expect(…, reason = \"…\")], which tells when it is needed no longer",
+    ),
+    (
+        concat!("#![", "allow("),
+        "write #![expect(…, reason = \"…\")], which tells when it is needed no longer",
+    ),
+    (concat!("thread", "::sleep"), "wait for an event, or on a timer that can be ended"),
 ];
 
 /// Module names that say nothing of what is inside.
