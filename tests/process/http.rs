@@ -53,6 +53,13 @@ fn attempt<T: handoff::rusqlite::types::FromSql>(
     world.value(&sql, (key, number))
 }
 
+/// Waits until an operation is blocked; gives the reason.
+#[track_caller]
+fn why_blocked(world: &World, key: &str) -> String {
+    world.until_state(key, "blocked");
+    world.value("SELECT blocked_reason FROM handoff_outbox WHERE operation_key = ?1", [key])
+}
+
 #[test]
 fn what_the_receiver_creates_is_sent_with_its_receipt_and_status() {
     let server = Server::that([answer("201 Created", "", r#"{"id": 4711}"#)]);
@@ -94,10 +101,7 @@ fn a_lost_reply_is_left_to_a_person_where_the_receiver_promises_nothing() {
     let world = world(server.address, "mode = \"none\"", "");
     let _daemon = world.serving();
     let key = world.record("case-104");
-    world.until_state(&key, "blocked");
-    let why: String =
-        world.value("SELECT blocked_reason FROM handoff_outbox WHERE operation_key = ?1", [&key]);
-    assert_eq!(why, "ambiguous");
+    assert_eq!(why_blocked(&world, &key), "ambiguous");
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -144,10 +148,7 @@ fn an_operation_that_the_credential_may_not_make_blocks_with_that_reason() {
     let world = world(server.address, KEYED, "");
     let _daemon = world.serving();
     let key = world.record("case-104");
-    world.until_state(&key, "blocked");
-    let why: String =
-        world.value("SELECT blocked_reason FROM handoff_outbox WHERE operation_key = ?1", [&key]);
-    assert_eq!(why, "unauthorised");
+    assert_eq!(why_blocked(&world, &key), "unauthorised");
     let evidence: String = attempt(&world, &key, 1, "evidence");
     assert!(evidence.contains("the token [secret] is revoked"), "{evidence}");
 }
@@ -191,10 +192,7 @@ fn a_template_that_was_changed_after_a_lost_reply_makes_no_second_request() {
     let file = std::fs::read_to_string(world.path("handoff.toml")).expect("a configuration");
     world.write("handoff.toml", file.replace("\"title\":", "\"subject\":"));
     let _daemon = world.serving();
-    world.until_state(&key, "blocked");
-    let why: String =
-        world.value("SELECT blocked_reason FROM handoff_outbox WHERE operation_key = ?1", [&key]);
-    assert_eq!(why, "window_closed");
+    assert_eq!(why_blocked(&world, &key), "window_closed");
     assert_eq!(server.seen().len(), 1);
 }
 
